@@ -10,8 +10,8 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import WORKLOAD_CLASSES
 from pulsed.reader.exposition.parser import PageParser
 from tests.golden.whole import replayed
@@ -59,7 +59,7 @@ class Exporter:
         gauges: dict[str, float] | None = None,
         names: Sequence[str] = NAMES,
         clocks: Sequence[int] = (),
-    ) -> Iterator[ComputedTick]:
+    ) -> Iterator[Tick]:
         for interval, at in zip(intervals, clocks or intervals, strict=True):
             read = self.parser.parse(self.page(interval, MISLEADING if gauges is None else gauges, names).encode())
             clock = at * INTERVAL
@@ -67,8 +67,8 @@ class Exporter:
             yield self.pipeline.process(raw)
 
 
-def counted(tick: ComputedTick, name: str) -> float:
-    value = tick.results[0].counters.value(name)
+def counted(tick: Tick, name: str) -> float:
+    value = tick.gpus[0].result.counters.value(name)
     assert value is not None
     return value
 
@@ -95,7 +95,7 @@ def test_integrals_are_exact_however_many_scrapes_were_lost(scrapes: Sequence[in
 
 def test_energy_over_a_gap_is_that_of_the_counter() -> None:
     *_, last = Exporter().read([0, 1, 11, 12])
-    counters = last.results[0].counters
+    counters = last.gpus[0].result.counters
     total = sum(counters.value("class_energy_joules", name) or 0.0 for name in WORKLOAD_CLASSES)
     assert total == pytest.approx(300.0 * 12 * INTERVAL)
 
@@ -103,7 +103,7 @@ def test_energy_over_a_gap_is_that_of_the_counter() -> None:
 def test_real_utilization_and_mfu_come_from_the_counters() -> None:
     for number, tick in enumerate(Exporter().read(range(13), {**MISLEADING, "SM_ACTIVE": 0.0})):
         level = LEVELS[number - 1]
-        reading, result = tick.readings[0], tick.results[0]
+        reading, result = tick.gpus[0].reading, tick.gpus[0].result
         if number:
             assert reading.sm_active_ratio == pytest.approx(level)
             assert (reading.tensor_active_ratio, reading.fp64_active_ratio) == pytest.approx((level / 2, level / 4))
@@ -116,14 +116,16 @@ def test_real_utilization_and_mfu_come_from_the_counters() -> None:
 def test_a_page_that_repeats_has_the_activity_of_before() -> None:
     exporter = Exporter()
     *_, measured, repeated = exporter.read([0, 1, 1], clocks=[0, 1, 2])
-    assert measured.readings[0].sm_active_ratio == repeated.readings[0].sm_active_ratio == pytest.approx(LEVELS[0])
+    assert (
+        measured.gpus[0].reading.sm_active_ratio == repeated.gpus[0].reading.sm_active_ratio == pytest.approx(LEVELS[0])
+    )
     assert counted(repeated, "sm_active_seconds") == pytest.approx(2 * LEVELS[0] * INTERVAL)
 
 
 @pytest.mark.parametrize("names", [["SM_CYCLES_ACTIVE_TOTAL"], ["SM_CYCLES_ELAPSED_TOTAL"], []])
 def test_without_both_counters_the_gauge_counts(names: list[str]) -> None:
     *_, last = Exporter().read([0, 1, 2], names=names)
-    assert last.readings[0].sm_active_ratio == 0.99
+    assert last.gpus[0].reading.sm_active_ratio == 0.99
 
 
 def test_counters_that_start_again_count_from_the_next_sample_on() -> None:
@@ -131,14 +133,14 @@ def test_counters_that_start_again_count_from_the_next_sample_on() -> None:
     list(exporter.read([0, 1, 2]))
     exporter.offset = -20 * CLOCK
     reset, after = exporter.read([3, 4])
-    assert reset.readings[0].sm_active_ratio == 0.99
-    assert after.readings[0].sm_active_ratio == pytest.approx(LEVELS[3])
+    assert reset.gpus[0].reading.sm_active_ratio == 0.99
+    assert after.gpus[0].reading.sm_active_ratio == pytest.approx(LEVELS[3])
 
 
 def test_a_gpu_without_gauges_has_its_activity_from_the_counters() -> None:
     first, second = Exporter().read([0, 1], gauges={})
-    assert first.readings[0].sm_active_ratio is None
-    assert second.readings[0].sm_active_ratio == pytest.approx(LEVELS[0])
+    assert first.gpus[0].reading.sm_active_ratio is None
+    assert second.gpus[0].reading.sm_active_ratio == pytest.approx(LEVELS[0])
 
 
 @pytest.mark.parametrize("era", ["C2"])

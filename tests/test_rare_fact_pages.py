@@ -32,7 +32,7 @@ class Node:
         page = "".join(f'DCGM_FI_{name}{{gpu="0",UUID="GPU-0",modelName="{GB200}"}} {rows[name]}\n' for name in rows)
         read = self.parser.parse(page.encode())
         raw = RawTick("t", START + clock, clock, 15.0, read.layout, read.values, read.rejected)
-        return self.pipeline.process(raw).results[0].health.check(id_)
+        return self.pipeline.process(raw).gpus[0].result.health.check(id_)
 
 
 def states(node: Node, id_: str, pages: Sequence[Mapping[str, float]]) -> list[str]:

@@ -70,13 +70,12 @@ It stays, with `state_dir` over restarts, until it returns or the event `removal
 
 |reason|when|
 |-|-|
-|`replaced`|another board has its index and PCI address, or came with a restart of the node|
 |`moved`|another target of this pulsed reports it|
 |`expired`|it was absent for `health.forget_after` (default: never)|
 |`forgotten`|`pulsed health --forget GPU`, or `POST /-/forget?gpu=GPU` with `--web.enable-lifecycle`|
 
-Forget a GPU that was taken out on purpose. If it returns, its counters start at 0. GPUs that the key `gpus` leaves out,
-or that `vfio-pci` has, are never missing. A source without any GPU fails with `no_gpus`.
+Forget a GPU that was taken out or replaced. If it returns, its counters start at 0. GPUs that the key `gpus` leaves
+out, or that `vfio-pci` has, are never missing. A source without any GPU fails with `no_gpus`.
 
 ## Checks
 

@@ -23,11 +23,11 @@ from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import WorkloadResolver
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.health import CheckState, NodeHealth
 from pulsed.model.host import PORT_COUNTERS, CpuReading, HostFacts, InfinibandPort
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
+from pulsed.model.tick import Tick
 from pulsed.owners.attribution import LABELS
 from pulsed.owners.attribution.pod_workloads import PodSettings
 from pulsed.owners.attribution.source import SourceState
@@ -184,7 +184,7 @@ def _own() -> Iterator[str]:
     store.targets[0].rejected["bad_value"] = 1
     store.targets[0].errors["scrape_failed"] = 1
     store.targets[0].kernel_log_error = ""
-    store.targets[0].tick = ComputedTick(RawTick("demo", 0.0, 0.0, 1.0, Layout("exporter", ()), ()), (), (), ())
+    store.targets[0].tick = Tick(RawTick("demo", 0.0, 0.0, 1.0, Layout("exporter", ()), ()), [])
     port = InfinibandPort("mlx5_0", "1", "", "ACTIVE", "LinkUp", 5e10, dict.fromkeys(PORT_COUNTERS, 0))
     store.set_host(HostFacts(0.0, (), ports=(port,)), NodeHealth((CheckState("gpu_missing", "ok"),)))
     telemetry = Telemetry(store, lambda now: _of_features(store))

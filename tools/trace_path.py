@@ -20,8 +20,8 @@ from pulsed.collector.collector import Collector, Pipeline
 from pulsed.collector.source_factory import open_sources, target_of
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.config.configuration import load
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.model.tick import Tick
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from tests.support.standin.install import Standin
@@ -76,7 +76,7 @@ async def trace(*settings: str) -> CallTrace:
     telemetry = Telemetry(store)
     pages, calls = Pages(store, telemetry), CallTrace()
 
-    def render(_: ComputedTick) -> None:
+    def render(_: Tick) -> None:
         pages.page(time.monotonic(), openmetrics=False, gzip=False)
         calls.stop()
         if target.samples == _WARM_TICKS - 1:

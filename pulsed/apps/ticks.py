@@ -24,8 +24,8 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.settings import ComputeSettings
 from pulsed.config.configuration import Config
 from pulsed.errors import GpuNotFound, NothingRead
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.model.tick import Tick
 from pulsed.present.api import documents
 from pulsed.present.csv import kempnerpulse, pulsed_csv
 from pulsed.present.exposition.page import Pages
@@ -56,7 +56,7 @@ def run_snapshot(options: argparse.Namespace) -> int:
     for target in store.targets:
         if not target.samples:
             logging.getLogger(__name__).warning("source failed", extra={"target": target.name, "error": target.error})
-    has_gpus = any(target.tick is not None and target.tick.devices for target in store.targets)
+    has_gpus = any(target.tick is not None and target.tick.gpus for target in store.targets)
     if not has_gpus and selection_of(config, os.environ).everything:
         read = ", ".join(target.name for target in store.targets if target.samples)
         raise NothingRead(f"{read}: there is no GPU", "`pulsed doctor` shows what works here")
@@ -108,7 +108,7 @@ def export(config: Config, columns: str, out: TextIO, schema: str = "pulsed") ->
     pulsed_csv.write_header(out, names)
     out.flush()
 
-    def write(tick: ComputedTick) -> None:
+    def write(tick: Tick) -> None:
         write_rows(tick)
         out.flush()
 
@@ -119,7 +119,7 @@ async def collect(
     config: Config,
     settings: ComputeSettings,
     until: Callable[[Target], bool],
-    on_tick: Callable[[ComputedTick], None] = lambda tick: None,
+    on_tick: Callable[[Tick], None] = lambda tick: None,
     *,
     is_logged: bool = True,
 ) -> TargetStore:
@@ -177,9 +177,9 @@ def _is_done(target: Target) -> bool:
     if target.tick is None or not target.up or target.samples >= MAX_TICKS:
         return True
     if target.kind == "dcgmi":  # a live dcgmi has activity from its second or third tick on
-        return any(result.real_utilization.ratio is not None for result in target.tick.results)
-    if target.kind == "exporter" and not target.tick.devices:
+        return any(row.result.real_utilization.ratio is not None for row in target.tick.gpus)
+    if target.kind == "exporter" and not target.tick.gpus:
         return True
     if target.kind == "nvml":  # profiling counters are differences of two samples
         return target.samples > 1
-    return any(any(value is not None for value in reading) for reading in target.tick.readings)
+    return any(any(value is not None for value in row.reading) for row in target.tick.gpus)

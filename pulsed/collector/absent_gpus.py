@@ -60,11 +60,11 @@ def choose_absent(absent: Sequence[AbsentGpu], store: TargetStore, gpu: str, nod
 def _present(store: TargetStore) -> list[Entity]:
     """Return the GPUs of the newest ticks, and the boards of their parts."""
     return [
-        device.entity
+        row.device.entity
         for target in store.targets
         if (tick := target.tick) is not None
-        for position, device in enumerate(tick.devices)
-        if position not in tick.missing
+        for row in tick.gpus
+        if row.is_listed
     ]
 
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import compress
 from socket import gethostname
 
@@ -15,12 +14,11 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.errors import NoGpus, SourceEnded, SourceError
-from pulsed.model.canonical_tick import CanonicalTick
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
 from pulsed.model.target_store import Target
+from pulsed.model.tick import Tick
 from pulsed.owners.attribution import Attribution, OwnerLookup
 from pulsed.reader.kernel_log import KMSG, KernelLog
 from pulsed.reader.source import Source, SourceLog, internal_error
@@ -76,8 +74,8 @@ class Pipeline:
         self._select(selection)
         self._host_epoch, self._names = host_epoch, (node, gethostname())
         self._pci_drivers = pci_drivers
-        self._devices: tuple[Device, ...] | None = None
-        self._is_here = False
+        self._nodes: set[str] = set()
+        self._is_here = True
         self._translator = Translator(node, max_gpus)
         self._attribution = attribution or Attribution()
         self._owners = OwnerLookup(self._attribution, node)
@@ -127,7 +125,7 @@ class Pipeline:
             self._kernel_log.close()
         self._kernel_path, self._kernel_log = path, KernelLog(path) if path else None
 
-    def process_kernel_log(self, target: str, interval: float, *, is_shown: bool) -> ComputedTick | None:
+    def process_kernel_log(self, target: str, interval: float, *, is_shown: bool) -> Tick | None:
         """Return a tick without samples for a source that delivers none: with the GPUs that the kernel log names.
 
         Args:
@@ -149,7 +147,7 @@ class Pipeline:
         except NoGpus:
             return None
 
-    def process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None = None) -> ComputedTick:
+    def process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None = None) -> Tick:
         """Take a tick through both layers.
 
         Args:
@@ -169,24 +167,26 @@ class Pipeline:
         if raw.processes is not None:
             self._attribution.gpu_processes.update(raw.processes)
         start = time.perf_counter()
-        listed = self._translator.translate(raw, kernel_events)
-        canonical = self._owners.add_owners(self._chosen.apply(listed))
+        tick = self._translator.translate(raw, kernel_events)
+        self._chosen.apply(tick)
+        self._owners.add_owners(tick)
         translated = time.perf_counter()
-        if canonical.devices != self._devices:
-            self._devices = canonical.devices
-            self._is_here = all(
-                any(is_same_host(device.entity.node, name) for name in self._names) for device in canonical.devices
-            )
-        is_local = self._host_epoch is not None and self._is_here
-        if self._host_epoch is not None and is_local:
-            canonical = replace(canonical, epoch=self._host_epoch.completed(raw.epoch))
-        drivers = self._pci_drivers() if is_local else {}
-        computed = self.computer.compute(replace(canonical, lists_gpus=bool(listed.devices), pci_drivers=drivers))
+        if self._host_epoch is not None and self._are_here(tick):
+            tick.epoch, tick.pci_drivers = self._host_epoch.completed(raw.epoch), self._pci_drivers()
+        self.computer.compute(tick)
         self._observe("translate", translated - start)
         self._observe("compute", time.perf_counter() - translated)
-        if not listed.devices and not computed.devices:
+        if not tick.lists_gpus and not tick.gpus:
             raise NoGpus(f"{raw.target}: lists no GPU", NO_GPUS_REMEDY)
-        return computed
+        return tick
+
+    def _are_here(self, tick: Tick) -> bool:
+        """Return whether all GPUs of a tick are in this host."""
+        nodes = {row.device.entity.node for row in tick.gpus}
+        if nodes != self._nodes:
+            self._nodes = nodes
+            self._is_here = all(any(is_same_host(node, name) for name in self._names) for node in nodes)
+        return self._is_here
 
     @staticmethod
     def _kernel_events(kernel_log: KernelLog, since: float) -> tuple[KernelEvent, ...] | None:
@@ -218,7 +218,7 @@ class Collector:
         source: Source,
         pipeline: Pipeline,
         target: Target,
-        on_tick: Callable[[ComputedTick], None] = lambda tick: None,
+        on_tick: Callable[[Tick], None] = lambda tick: None,
         until: Callable[[Target], bool] = lambda target: False,
         *,
         is_logged: bool = True,
@@ -276,7 +276,7 @@ class Collector:
         except Exception as error:  # noqa: BLE001 (logged with its traceback)
             self._fail(internal_error(error, source.target))
         else:
-            self._log.worked(raw, is_empty=not tick.devices)
+            self._log.worked(raw, is_empty=not tick.gpus)
             target.accept(tick, time.monotonic())
             self._on_tick(tick)
 
@@ -308,9 +308,8 @@ class DeviceFilter:
 
     def __init__(self, selection: GpuSelection) -> None:
         self._selection = selection
-        self._all: tuple[Device, ...] = ()
+        self._all: Sequence[Device] = ()
         self._mask: tuple[bool, ...] = ()
-        self._devices: tuple[Device, ...] = ()
 
     @property
     def candidates(self) -> Sequence[SelectableGpu]:
@@ -321,22 +320,14 @@ class DeviceFilter:
         """Return whether a device would be selected."""
         return self._selection.everything or self._selection.among([_candidate(device)])[0]
 
-    def apply(self, tick: CanonicalTick) -> CanonicalTick:
-        """Return the tick with the chosen devices only."""
+    def apply(self, tick: Tick) -> None:
+        """Take the devices that are not chosen out of a tick."""
         if self._selection.everything:
-            return tick
-        if tick.devices != self._all:
-            self._all = tick.devices
-            self._mask = self._selection.among([_candidate(device) for device in tick.devices])
-            self._devices = tuple(compress(tick.devices, self._mask))
-        places = {old: new for new, old in enumerate(compress(range(len(self._mask)), self._mask))}
-        return replace(
-            tick,
-            devices=self._devices,
-            readings=tuple(compress(tick.readings, self._mask)),
-            anomalies={places[old]: entry for old, entry in tick.anomalies.items() if old in places},
-            extras={places[old]: entry for old, entry in tick.extras.items() if old in places},
-        )
+            return
+        if (devices := tick.devices) != self._all:
+            self._all = devices
+            self._mask = self._selection.among([_candidate(device) for device in devices])
+        tick.gpus = list(compress(tick.gpus, self._mask))
 
 
 def _candidate(device: Device) -> SelectableGpu:

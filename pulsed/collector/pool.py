@@ -26,8 +26,9 @@ from pulsed.collector.this_host import (
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.config.configuration import Config
-from pulsed.model.computed_tick import ComputedTick, Removal
+from pulsed.model.computed_tick import Removal
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
+from pulsed.model.tick import Tick
 from pulsed.owners.attribution import Attribution
 from pulsed.reader.exporter.discovery import GONE_SECONDS
 from pulsed.reader.source import Source
@@ -106,7 +107,7 @@ class CollectorPool:
         self,
         store: TargetStore,
         observe: Observe,
-        on_tick: Callable[[ComputedTick], None],
+        on_tick: Callable[[Tick], None],
     ) -> None:
         self._known: KnownCluster | None = None
         self._store, self._observe, self._on_tick = store, observe, on_tick

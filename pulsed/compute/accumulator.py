@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pulsed.model.computed_tick import Workload
 from pulsed.model.counters import IDLE_KINDS, INTEGRALS, CounterSnapshot, Distribution
-from pulsed.model.gpu import Device
+from pulsed.model.owner import Owners
 from pulsed.model.vocabulary import POSITION, WORKLOAD_CLASSES, Reading, Value
 
 MAX_WATTS = 10_000.0
@@ -75,18 +75,18 @@ class Accumulator:
         if bounds != self._bounds:
             self._bounds, self._buckets, self._ratios = bounds, [0] * (len(bounds) + 1), 0.0
 
-    def start(self, device: Device, reading: Reading, ratio: Value, workload: Workload) -> None:
+    def start(self, owners: Owners | None, reading: Reading, ratio: Value, workload: Workload) -> None:
         """Take a sample that covers nothing: the first one, or the first after a gap."""
         self._settle()
         self._energy = None
         self._energy_age = 0.0
         self._is_stuck = False
-        self.add(0.0, device, reading, ratio, workload)
+        self.add(0.0, owners, reading, ratio, workload)
 
     def add(
         self,
         seconds: float,
-        device: Device,
+        owners: Owners | None,
         reading: Reading,
         ratio: Value,
         workload: Workload,
@@ -101,7 +101,7 @@ class Accumulator:
         position = _CLASS_AT[workload.raw_class]
         self._seconds[position] += seconds
         self._observed = sum(self._seconds)  # always the sum of its parts, to the last bit
-        idle_kind = self._idle_kind(device, reading)
+        idle_kind = self._idle_kind(owners, reading)
         self.idle_kind = IDLE_KINDS[idle_kind]
         kind = idle_kind if workload.used is False else None
         if kind is not None:
@@ -187,12 +187,12 @@ class Accumulator:
         elif self._energy_unknown is not None:
             self._energy_unknown += share.seconds
 
-    def _idle_kind(self, device: Device, reading: Reading) -> int:
-        if device.owners:
+    def _idle_kind(self, owners: Owners | None, reading: Reading) -> int:
+        if owners:
             return _HELD
         used = reading.memory_used_bytes
         if used is None:
-            return _UNKNOWN if device.owners is None else _FREE
+            return _UNKNOWN if owners is None else _FREE
         return _HELD if used >= self._held_bytes else _FREE
 
 

@@ -1,30 +1,42 @@
 """All that is remembered of GPUs between samples: one state for each, and the table of all of them.
 
-A GPU that several targets show has one state, which the samples of one target update: its owner, the first of them that
-has current values. Another target takes over when the owner is late, is gone, has only old values, or does not show the
-GPU any more. Only this module decides which GPU a device of a tick is.
+One target has a GPU: the first that delivers it. When that one is late, is gone, or does not list the GPU any more, the
+next one that does continues the state, and keeps it. Only this module decides which GPU a device of a tick is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.activity import CycleRatios
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.health.gpu import EnabledChecks, GpuHealth
-from pulsed.compute.health.link_faults import ReportedFault, Verdict, faults_of, verdicts_on
 from pulsed.compute.plausibility_filter import PlausibilityFilter
-from pulsed.compute.sample import FIRST, NEVER, Freshness, Moment, SampleDecision, TrackedSample
+from pulsed.compute.sample import FIRST, NEVER, Freshness, Moment, SampleDecision, TrackedSample, is_measured
 from pulsed.compute.saved_state import SavedGpuState, restore, save
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import ClassDebouncer
 from pulsed.model.gpu import Device, Entity, EntityLocation
+from pulsed.model.owner import Owners
+from pulsed.model.tick import GpuRow, lasting
+from pulsed.model.vocabulary import NOTHING, Reading
 
 GpuStatus = Literal["new", "present", "back", "gone"]
+
+
+class LentOwners(NamedTuple):
+    """The owners of a GPU by a target that lists it and does not have it.
+
+    Attributes:
+        until: when they no longer count, in seconds of the clock of the ticks.
+    """
+
+    owners: Owners
+    until: float
 
 
 @dataclass(slots=True, eq=False)
@@ -39,18 +51,21 @@ class GpuState:
         started: when it was first seen, in seconds of the clock of the ticks.
         plausibility, debouncer, health, counters: the stages that keep state; `health` is None for a part of a board,
             and `counters` before the first sample.
-        owner: the target whose samples update it; None if that target is gone.
-        rank: of that target: of two targets with current values, the one with the lower rank updates the GPU.
+        target: the one that has it; None if that target is gone.
         claimed_until: when that target is late, in seconds of the clock of the ticks.
+        row: its newest row, in the newest tick of its target.
+        delivered: the reading of that row, with implausible inputs.
+        board: of a part whose board is in the tick, the state of that; otherwise itself.
+        is_page_old: whether its target continued it from another one, and its values have not changed since.
+        lent: its owners by another target that lists it; None without.
         status: `new`: this is its first sample; `present`; `back`: it was absent from the tick before; `gone`: it is
-            absent from the newest tick of its owner.
+            absent from the newest tick of its target.
         decision: of its newest sample.
         inputs: freshness of its inputs.
         cycles: its cycle counters.
-        is_page_old: whether the owner took it over with values that it had shown before, and has shown no others since.
         now: seconds since its first sample; never decreases, and grows while the GPU is absent, too.
-        time: of the newest tick of its owner, in Unix seconds.
-        interval: nominal seconds between two samples of its owner.
+        time: of the newest tick of its target, in Unix seconds.
+        interval: nominal seconds between two samples of its target.
         last_sample: the tick of its newest sample, up to date while it is absent.
         gone_at: when it became absent, in seconds of the clock of the ticks; `inf` for a board that is there by its
             parts.
@@ -65,8 +80,12 @@ class GpuState:
     started: float
     plausibility: PlausibilityFilter
     debouncer: ClassDebouncer
-    owner: object | None = None
-    rank: int = 0
+    target: object | None = None
+    is_page_old: bool = False
+    row: GpuRow = field(init=False)
+    delivered: Reading = NOTHING
+    board: GpuState = field(init=False)
+    lent: LentOwners | None = None
     health: GpuHealth | None = None
     counters: Accumulator | None = None
     claimed_until: float = 0.0
@@ -74,7 +93,6 @@ class GpuState:
     decision: SampleDecision = FIRST
     inputs: Freshness = field(default_factory=Freshness)
     cycles: CycleRatios = field(default_factory=CycleRatios)
-    is_page_old: bool = False
     now: float = 0.0
     time: float = 0.0
     interval: float = 0.0
@@ -83,28 +101,24 @@ class GpuState:
     last_seen: float = 0.0
     missed_since: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.row, self.board = lasting(self.device, 0.0, "unlisted"), self
+
     def sample(self, decision: SampleDecision) -> TrackedSample:
         """Return the newest sample, with a decision about it."""
         return TrackedSample(self.device, decision, self.inputs, self.now, self.time)
 
-    def change_owner(self, owner: object, rank: int, device: Device, inputs: Freshness) -> None:
-        """Continue with the samples of another target, whose inputs so far had this freshness."""
-        inputs.continue_from(self.inputs)
-        self.is_page_old = inputs.state != "present"
-        self.owner, self.rank, self.device, self.inputs = owner, rank, device, inputs
-        if self.health is not None:
-            self.health.change_source()
+    def may_continue(self, reading: Reading, now: float) -> bool:
+        """Return whether another target with a reading of it may continue it at this moment.
 
-    def end_old_page(self) -> None:
-        """Take the first values that the target has not shown before: what else is new in them may have happened while
-        another target updated the GPU."""
-        self.is_page_old = False
-        if self.health is not None:
-            self.health.change_source()
+        Blanks take it from no target that lists it.
+        """
+        is_listed = self.target is not None and self.status != "gone" and self.counters is not None
+        return self.is_free(now) and (is_measured(reading) or not is_listed)
 
     def is_free(self, now: float) -> bool:
         """Return whether another target may update it from this moment of the clock of the ticks on."""
-        return self.owner is None or self.status == "gone" or self.counters is None or now > self.claimed_until
+        return self.target is None or self.status == "gone" or self.counters is None or now > self.claimed_until
 
 
 MAX_UNREAD = 1024
@@ -117,15 +131,8 @@ def keys_of(entity: Entity, here: str) -> tuple[str, ...]:
     Args:
         here: the node of a device whose source does not name it.
     """
-    return tuple([key if entity.node else f"{here}{key}" for key in entity.saved_keys])
-
-
-class _WaitingGpu(NamedTuple):
-    """A GPU of an earlier run that its owner has not shown again yet, with the faults of its NVLinks."""
-
-    owner: object
-    gpu: SavedGpuState
-    faults: tuple[ReportedFault, ...]
+    is_of_node = bool(entity.node or entity.uuid)
+    return tuple([key if is_of_node else f"{here}{key}" for key in entity.saved_keys])
 
 
 class GpuTable:
@@ -145,15 +152,11 @@ class GpuTable:
         self._by_key: dict[str, GpuState] = {}
         """Those absent for longest come first."""
         self._by_location: dict[EntityLocation, GpuState] = {}
-        self._saved: dict[str, _WaitingGpu] = {}
-        self._ranks = count()
+        self._saved: dict[str, tuple[object, SavedGpuState]] = {}
+        """GPUs of an earlier run that their target has not shown again yet, with that target."""
 
     def __contains__(self, state: GpuState) -> bool:
         return self._by_key.get(state.key) is state
-
-    def next_rank(self) -> int:
-        """Return the rank of the next target."""
-        return next(self._ranks)
 
     def reconfigure(self, settings: ComputeSettings) -> None:
         """Apply new settings from the next tick on; counters and latched health continue."""
@@ -169,14 +172,14 @@ class GpuTable:
             if is_health_new and (old := state.health) is not None:
                 new = state.health = self._new_health(state)
                 restore(new, save(old), old.time)
-                new.started, new.faults, new.inputs.xids.begun = old.started, old.faults, old.inputs.xids.begun
+                new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
 
-    def find(self, device: Device, here: str, owner: object, used_keys: Collection[str], now: float) -> GpuState:
+    def find(self, device: Device, here: str, target: object, used_keys: Collection[str], now: float) -> GpuState:
         """Return the state of a device of a tick, a new one if it is unknown.
 
         Args:
             here: the node of a device whose source does not name it.
-            owner: the target of the tick.
+            target: the target of the tick.
             used_keys: the keys of the states of other devices of the tick.
             now: seconds of the clock of the ticks.
         """
@@ -185,14 +188,14 @@ class GpuTable:
             keys = (f"{keys[0]}|again",)
         state = self._by_key.pop(keys[0], None)
         if state is None:
-            state = self._find_at_location(device.entity, here, owner, used_keys, now)
+            state = self._find_at_location(device.entity, here, target, used_keys, now)
             if state is None:
                 state = self._new(device, here, keys, now)
             else:
                 del self._by_key[state.key]
                 state.other_keys = (state.key, *state.other_keys)
                 state.key = keys[0]
-        if state.owner is owner or state.is_free(now):
+        if state.target is target or state.is_free(now):
             self._leave_location(state)
             state.device = device
         self._add(state)
@@ -207,16 +210,16 @@ class GpuTable:
         self._add(state)
         return state
 
-    def absent(self, owner: object, keys: Container[str]) -> list[GpuState]:
-        """Return the states of an owner with other keys, those absent for longest first."""
-        return [state for key, state in self._by_key.items() if state.owner is owner and key not in keys]
+    def absent(self, target: object, keys: Container[str]) -> list[GpuState]:
+        """Return the states of a target with other keys, those absent for longest first."""
+        return [state for key, state in self._by_key.items() if state.target is target and key not in keys]
 
-    def release(self, owner: object) -> None:
+    def release(self, target: object) -> None:
         """Let other targets continue the GPUs of a target that is gone. Too many of them are forgotten."""
         for state in self._by_key.values():
-            if state.owner is owner:
-                state.owner = None
-        unread = [state for state in self._by_key.values() if state.owner is None]
+            if state.target is target:
+                state.target = None
+        unread = [state for state in self._by_key.values() if state.target is None]
         for state in islice(unread, max(0, len(unread) - MAX_UNREAD)):
             self.forget(state)
 
@@ -236,8 +239,7 @@ class GpuTable:
             state.health = self._new_health(state)
             for key in (state.key, *state.other_keys):
                 if (saved := self._saved.pop(key, None)) is not None:
-                    restore(state.health, saved.gpu, state.time)
-                    state.health.faults = saved.faults
+                    restore(state.health, saved[1], state.time)
                     break
         return state.health
 
@@ -245,32 +247,23 @@ class GpuTable:
         """Return whether the health of an earlier run waits for a GPU."""
         return not self._saved.keys().isdisjoint((state.key, *state.other_keys))
 
-    def save(self, owner: object) -> dict[str, SavedGpuState]:
-        """Return what must survive a restart of the GPUs of an owner, by key."""
-        waiting = {key: waiting.gpu for key, waiting in self._saved.items() if waiting.owner is owner}
-        return waiting | {state.key: save(health) for state, health in self._healths(owner)}
+    def save(self, target: object) -> dict[str, SavedGpuState]:
+        """Return what must survive a restart of the GPUs of a target, by key."""
+        waiting = {key: gpu for key, (of_target, gpu) in self._saved.items() if of_target is target}
+        return waiting | {state.key: save(health) for state, health in self._healths(target)}
 
-    def latched(self, owner: object) -> dict[str, int]:
+    def latched(self, target: object) -> dict[str, int]:
         """Return by GPU a number; they change with everything that `save` returns."""
-        waiting = {key: -1 for key, waiting in self._saved.items() if waiting.owner is owner}
-        return waiting | {state.key: health.latched for state, health in self._healths(owner)}
+        waiting = {key: -1 for key, (of_target, _) in self._saved.items() if of_target is target}
+        return waiting | {state.key: health.latched for state, health in self._healths(target)}
 
-    def restore(self, owner: object, saved: Mapping[str, SavedGpuState], here: str) -> None:
-        """Continue with GPUs that an owner had in an earlier run, by key, when they are seen."""
-        for key, gpu in saved.items():
-            faults = faults_of(gpu.xids, gpu.saved - gpu.now, gpu.device, here, ())
-            self._saved[key] = _WaitingGpu(owner, gpu, faults)
+    def restore(self, target: object, saved: Iterable[SavedGpuState], here: str) -> None:
+        """Continue with GPUs that a target had in an earlier run when they are seen."""
+        self._saved |= {keys_of(gpu.entity, here)[0]: (target, gpu) for gpu in saved}
 
-    def fault_verdicts(self) -> dict[ReportedFault, Verdict]:
-        """Return the roles of the NVLink faults of all GPUs, also of those that were not seen again yet."""
-        faults = [fault for waiting in self._saved.values() for fault in waiting.faults]
+    def _healths(self, target: object) -> Iterator[tuple[GpuState, GpuHealth]]:
         for state in self._by_key.values():
-            faults += state.health.faults if state.health is not None else ()
-        return verdicts_on(faults)
-
-    def _healths(self, owner: object) -> Iterator[tuple[GpuState, GpuHealth]]:
-        for state in self._by_key.values():
-            if state.owner is owner and state.health is not None:
+            if state.target is target and state.health is not None:
                 yield state, state.health
 
     def _new(self, device: Device, here: str, keys: tuple[str, ...], now: float) -> GpuState:
@@ -297,13 +290,13 @@ class GpuTable:
             del self._by_location[location]
 
     def _find_at_location(
-        self, entity: Entity, here: str, owner: object, used_keys: Container[str], now: float
+        self, entity: Entity, here: str, target: object, used_keys: Container[str], now: float
     ) -> GpuState | None:
         """Return the state of a GPU whose UUID has become known only now, or is not known any more."""
         state = self._by_location.get((entity.kind, entity.node or here, *entity.location[2:])) if entity.gpu else None
         if state is None or state.key in used_keys or (state.device.entity.uuid and entity.uuid):
             return None
-        return state if state.owner is owner or state.is_free(now) else None
+        return state if state.target is target or state.is_free(now) else None
 
 
 def _location(state: GpuState) -> EntityLocation:

@@ -11,19 +11,13 @@ from pulsed.compute.activity import media_of
 from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.mig_rollup import MigRollup, narrowed
-from pulsed.compute.plausibility_filter import PlausibilityFilter, without_unmeasured
+from pulsed.compute.plausibility_filter import without_unmeasured
 from pulsed.compute.target_gpus import Tracker
-from pulsed.model.canonical_tick import CanonicalTick
-from pulsed.model.computed_tick import (
-    ClassChange,
-    ComputedTick,
-    Removal,
-    Result,
-    Workload,
-)
+from pulsed.model.computed_tick import ClassChange, Removal, Result, Workload
 from pulsed.model.counters import NOTHING_COUNTED
 from pulsed.model.gpu import Device
-from pulsed.model.health import Health
+from pulsed.model.owner import Owners
+from pulsed.model.tick import GpuRow, Presence, Tick, lasting
 from pulsed.model.vocabulary import NOTHING, Reading, Value
 
 
@@ -42,13 +36,13 @@ class ComputeLayer:
         self.table = table or GpuTable()
         self._tracker = Tracker(self.table, here)
         self.health_evaluator = HealthEvaluator(self.table, self._tracker, here)
-        self._last: ComputedTick | None = None
-        self._devices: tuple[Device, ...] = ()
-        self._boards: Mapping[int, _PartitionedBoard] = {}
+        self._last: Tick | None = None
+        self._instances: list[GpuState] = []
+        self._boards: Mapping[GpuState, _PartitionedBoard] = {}
 
     def watch(self, is_watched: Callable[[Device], bool]) -> None:
         """Set which devices are read; others are not missing."""
-        self._tracker.absence.watch(is_watched)
+        self._tracker.presence.watch(is_watched)
 
     def close(self) -> None:
         """Let other targets continue the GPUs of this one."""
@@ -57,117 +51,100 @@ class ComputeLayer:
     @property
     def absent(self) -> Sequence[GpuState]:
         """The whole GPUs that can be forgotten: they are remembered, and are not in the newest tick."""
-        return self._tracker.absence.boards
+        return self._tracker.presence.boards
 
-    def forget(self, state: GpuState) -> tuple[Removal, ComputedTick | None]:
+    def forget(self, state: GpuState) -> tuple[Removal, Tick | None]:
         """Forget an absent GPU; return the removal, and the newest tick without the GPU."""
-        removal, last = self._tracker.forget(state), self._last
-        if last is None:
-            return removal, None
-        entity = state.device.entity
-        kept = [at for at, device in enumerate(last.devices) if at not in last.missing or device.entity != entity]
-        self._last = replace(
-            last,
-            devices=tuple([last.devices[at] for at in kept]),
-            readings=tuple([last.readings[at] for at in kept]),
-            results=tuple([last.results[at] for at in kept]),
-            missing={new: last.missing[at] for new, at in enumerate(kept) if at in last.missing},
-        )
+        removal, board = self._tracker.forget(state), state.device.entity.board
+        if self._last is not None:
+            kept = [row for row in self._last.gpus if row.is_listed or row.device.entity.board != board]
+            self._last = replace(self._last, gpus=kept)
         return removal, self._last
 
-    def compute(self, tick: CanonicalTick) -> ComputedTick:
-        """Compute the results of the next tick."""
+    def compute(self, tick: Tick) -> Tick:
+        """Compute the results of the next tick, in its rows, and add those that last without being listed."""
         tracked = self._tracker.track(tick)
-        gpus, duplicates = tracked.gpus, tracked.duplicates
-        if tick.devices != self._devices:
-            self._devices, self._boards = tick.devices, _partitioned_boards(tick.devices)
-        readings: list[Reading] = []
-        anomalies = dict(tick.anomalies)
-        for position, (state, reading) in enumerate(zip(gpus.states, tick.readings, strict=True)):
-            plausible, reasons = self._filter(state, reading, is_counted=position not in duplicates)
-            readings.append(plausible)
-            if reasons:
-                anomalies[position] = (*anomalies.get(position, ()), *reasons)
-        health = self.health_evaluator.evaluate(tick, readings, tracked)
-        transcoding = self._transcoding_instances(readings) if self._boards else ()
-        settings, deriver, rounding = self.table.settings, self.table.deriver, tick.raw.layout.rounding
-        results: list[Result] = []
+        for state in tracked.states:
+            self._filter(state, state.row)
+        missing = self.health_evaluator.evaluate(tick, tracked)
+        parts = [state for state in tracked.parts if state.board is not state or state.board in missing]
+        for state in (*missing, *parts):
+            state.row = lasting(state.device, state.last_seen, self._presence(state))
+        if (instances := [*tracked.states, *parts]) != self._instances:
+            self._instances, self._boards = instances, _partitioned_boards(instances)
+        rounding, transcoding = tick.raw.layout.rounding, self._transcoding_instances() if self._boards else ()
         changes: list[ClassChange] = []
-        for position, (state, device, reading) in enumerate(zip(gpus.states, tick.devices, readings, strict=True)):
-            bounds, narrow, unpartitioned = deriver.bounds(reading), None, None
-            if (board := self._boards.get(position)) is not None:
-                unpartitioned = board.rollup.unpartitioned
-                if settings.missing == "bounds":
-                    of_instances = [deriver.bounds(readings[instance]) for instance in board.instances]
-                    bounds = narrow = narrowed(bounds, board.rollup.bounds(of_instances))
-            utilization, workload, saturation = deriver.derive(device, reading, bounds, rounding)
-            if position in transcoding and not workload.has_other_work:
-                workload = replace(workload, has_other_work=None)
-            counters, before = state.counters, state.debouncer.held
-            if counters is None:
-                histogram, held_memory = settings.real_utilization.histogram, settings.idle.held_memory
-                counters = state.counters = Accumulator(state.time, histogram, held_memory)
-            if position not in duplicates:
-                if state.decision.kind == "gap" and state.cycles.measured.is_new:
-                    self._count_gap(state, counters, state.cycles.measured.of_gap(reading))
-                self._count(state, counters, device, reading, utilization.ratio, workload)
-            held = state.debouncer.held
-            if held.changes != before.changes:
-                changes.append(ClassChange(position, before.workload_class, held.workload_class, held.since or 0.0))
-            results.append(
-                Result(
-                    utilization,
-                    workload,
-                    saturation,
-                    held,
-                    counters.snapshot(),
-                    health.healths[position],
-                    health.clock_event_shares[position],
-                    unpartitioned,
-                    narrow,
-                    counters.idle_kind,
-                )
-            )
-        missing = {len(gpus.states) + number: gone.last_seen for number, gone in enumerate(health.missing)}
-        self._last = ComputedTick(
-            tick.raw,
-            devices=(*tick.devices, *[gone.device for gone in health.missing]),
-            readings=(*readings, *([NOTHING] * len(missing))),
-            results=(*results, *[self._without_values(gone.state, gone.health) for gone in health.missing]),
-            now=tracked.now,
-            standby=duplicates,
-            anomalies=anomalies,
-            passing=tick.passing,
-            uses=tick.uses,
-            changes=tuple(changes),
-            missing=missing,
-            health_changes=health.changes,
-            removed=tuple(tracked.removed.values()),
-            xids=health.xids,
-            cpus=tick.cpus,
-        )
-        return self._last
+        for state in tracked.states:
+            row, before = state.row, state.debouncer.held
+            row.result = self._result(state, row, rounding, is_transcoding=state in transcoding)
+            if (held := row.result.held).changes != before.changes:
+                since, classes = held.since or 0.0, (before.workload_class, held.workload_class)
+                changes.append(ClassChange(row.device, *classes, since, held.bottleneck))
+        tick.changes = tuple(changes)
+        for state in (*missing, *parts):
+            state.row.result = self._without_values(state)
+            tick.gpus.append(state.row)
+        self._last = tick
+        return tick
 
-    def _filter(self, state: GpuState, reading: Reading, *, is_counted: bool) -> tuple[Reading, tuple[str, ...]]:
-        """Return the reading of a sample without its implausible inputs, and the reasons."""
-        settings, decision = self.table.settings, state.decision
-        if not is_counted:  # what takes time to prove is proven by the samples of the other target
-            reading = without_unmeasured(reading, state.device.model)
-            return PlausibilityFilter(settings.plausibility).apply(reading, 0.0, "present")
+    def _result(self, state: GpuState, row: GpuRow, rounding: float, *, is_transcoding: bool) -> Result:
+        """Return the result of a sample, which is counted."""
+        settings, deriver, reading = self.table.settings, self.table.deriver, row.reading
+        bounds, narrow, unpartitioned = deriver.bounds(reading), None, None
+        if (board := self._boards.get(state)) is not None:
+            unpartitioned = board.rollup.unpartitioned
+            if settings.missing == "bounds":
+                of_instances = [deriver.bounds(instance.row.reading) for instance in board.instances]
+                bounds = narrow = narrowed(bounds, board.rollup.bounds(of_instances))
+        utilization, workload, saturation = deriver.derive(row.device, reading, bounds, rounding)
+        if is_transcoding and not workload.has_other_work:
+            workload = replace(workload, has_other_work=None)
+        counters = state.counters
+        if counters is None:
+            histogram, held_memory = settings.real_utilization.histogram, settings.idle.held_memory
+            counters = state.counters = Accumulator(state.time, histogram, held_memory)
+        if state.decision.kind == "gap" and state.cycles.measured.is_new:
+            self._count_gap(state, counters, row.owners, state.cycles.measured.of_gap(reading))
+        self._count(state, counters, row, utilization.ratio, workload)
+        health = self.table.health_of(state.board)
+        return Result(
+            utilization,
+            workload,
+            saturation,
+            state.debouncer.held,
+            counters.snapshot(),
+            health.health,
+            health.inputs.clock_events.shares,
+            unpartitioned,
+            narrow,
+            counters.idle_kind,
+        )
+
+    def _presence(self, state: GpuState) -> Presence:
+        """Return whether a GPU that is not listed is lost."""
+        health = self.table.health_of(state.board)
+        return "lost" if health.reachability.is_lost else "unlisted"
+
+    def _filter(self, state: GpuState, row: GpuRow) -> None:
+        """Remove the implausible inputs of a sample, and note the reasons."""
+        settings, decision, reading = self.table.settings, state.decision, row.reading
         if decision.kind != "repeat":
             state.cycles.update(reading, state.inputs.state in ("repeated", "stale"))
         if state.cycles.measured.values:
             reading = reading._replace(**state.cycles.measured.values)
         seconds = decision.continued(settings.workload.hold)  # a short gap clears no proven reason
-        return state.plausibility.apply(without_unmeasured(reading, state.device.model), seconds, state.inputs.state)
+        reading = without_unmeasured(reading, row.device.model)
+        row.reading, reasons = state.plausibility.apply(reading, seconds, state.inputs.state)
+        if reasons:
+            row.anomalies = (*row.anomalies, *reasons)
 
-    def _transcoding_instances(self, readings: Sequence[Reading]) -> set[int]:
+    def _transcoding_instances(self) -> set[GpuState]:
         """Return the MIG instances of which any may use the media engines, which are measured of the board alone."""
         idle = self.table.settings.workload.thresholds.idle_media_ratio
         return {
             instance
-            for position, board in self._boards.items()
-            if media_of(readings[position]) >= idle
+            for state, board in self._boards.items()
+            if media_of(state.row.reading) >= idle
             for instance in board.instances
         }
 
@@ -175,8 +152,7 @@ class ComputeLayer:
         self,
         state: GpuState,
         counters: Accumulator,
-        device: Device,
-        reading: Reading,
+        row: GpuRow,
         ratio: Value,
         workload: Workload,
     ) -> None:
@@ -185,47 +161,45 @@ class ComputeLayer:
         if decision.kind == "repeat":
             return
         if decision.covered > 0.0:
-            counters.add(decision.covered, device, reading, ratio, workload, state.inputs.refresh)
+            counters.add(decision.covered, row.owners, row.reading, ratio, workload, state.inputs.refresh)
         else:
-            counters.start(device, reading, ratio, workload)
+            counters.start(row.owners, row.reading, ratio, workload)
         if decision.kind == "next" or decision.continued(self.table.settings.workload.hold):
             # Too short a gap to forget the class proves no other one.
             debouncer.update(workload, decision.covered, state.time)
         else:
             debouncer.reset(workload, state.time)
 
-    def _count_gap(self, state: GpuState, counters: Accumulator, reading: Reading) -> None:
+    def _count_gap(self, state: GpuState, counters: Accumulator, owners: Owners | None, reading: Reading) -> None:
         """Count the time since the sample before, in which samples were lost, by what is known of all of it."""
         if self.table.settings.missing == "zero":
             return  # what the cycle counters do not have would count as idle
         deriver = self.table.deriver
         utilization, workload, _ = deriver.derive(state.device, reading, deriver.bounds(reading))
-        counters.add(state.decision.elapsed, state.device, reading, utilization.ratio, workload)
+        counters.add(state.decision.elapsed, owners, reading, utilization.ratio, workload)
 
-    def _without_values(self, state: GpuState, health: Health) -> Result:
+    def _without_values(self, state: GpuState) -> Result:
         """Return what remains of a GPU without a sample: its health and its counters."""
-        deriver, counters = self.table.deriver, state.counters
+        deriver, counters, health = self.table.deriver, state.counters, self.table.health_of(state.board)
         derived = deriver.derive(state.device, NOTHING, deriver.bounds(NOTHING))
-        return Result(
-            *derived, counters=counters.snapshot() if counters is not None else NOTHING_COUNTED, health=health
-        )
+        counted = counters.snapshot() if counters is not None else NOTHING_COUNTED
+        return Result(*derived, counters=counted, health=health.health)
 
 
 class _PartitionedBoard(NamedTuple):
-    """A board that is in the tick next to its MIG instances; these by their positions."""
+    """The MIG instances of a board that is listed."""
 
-    instances: tuple[int, ...]
+    instances: Sequence[GpuState]
     rollup: MigRollup
 
 
-def _partitioned_boards(devices: Sequence[Device]) -> dict[int, _PartitionedBoard]:
-    """Return the boards with MIG instances, by position."""
-    boards = {device.entity.board: at for at, device in enumerate(devices) if device.entity.kind == "gpu"}
-    instances: dict[int, list[int]] = {}
-    for position, device in enumerate(devices):
-        if device.entity.kind == "mig" and (board := boards.get(device.entity.board)) is not None:
-            instances.setdefault(board, []).append(position)
+def _partitioned_boards(states: Sequence[GpuState]) -> dict[GpuState, _PartitionedBoard]:
+    """Return the boards with MIG instances."""
+    instances: dict[GpuState, list[GpuState]] = {}
+    for state in states:
+        if state.device.entity.kind == "mig" and state.board is not state:
+            instances.setdefault(state.board, []).append(state)
     return {
-        board: _PartitionedBoard(tuple(positions), MigRollup([devices[position] for position in positions]))
-        for board, positions in instances.items()
+        board: _PartitionedBoard(parts, MigRollup([state.device for state in parts]))
+        for board, parts in instances.items()
     }

@@ -179,6 +179,12 @@ class MigRollup:
         )
 
 
+def have_room(instances: Sequence[Device]) -> bool:
+    """Return whether instances have room on one board; true if a profile is unknown."""
+    slices = [shares_of(device.entity.mig_profile, device.model).slices for device in instances]
+    return None in slices or sum(slices) <= partitioning_of(instances[0].model).compute_slices  # type: ignore[arg-type]
+
+
 class _WeightedSum:
     """Bounds of a sum of values, each weighted with a share of a board."""
 

@@ -13,8 +13,8 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from pulsed.compute.plausibility_rules import ACTIVITY, MIN_FRACTIONAL, POWERS, UTILIZATIONS, PlausibilitySettings
-from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
 
 GAP_INTERVALS = 3.0
@@ -92,7 +92,7 @@ class SampleClock:
         self._clock: float | None = None
         self._shift = 0.0  # from the source's clock to the clock of the ticks, since the source's last restart
 
-    def advance(self, tick: CanonicalTick) -> SampleDecision:
+    def advance(self, tick: Tick) -> SampleDecision:
         """Decide about a tick as a whole, and advance the time of the target."""
         clock, time, (ticks, restarts, _) = tick.raw.clock, tick.raw.time, self.moment
         if self._clock is None:
@@ -147,6 +147,11 @@ BUSY_WATTS = 100.0
 _vital = itemgetter(*(POSITION[name] for name in VITAL))
 _activity = itemgetter(*(POSITION[name] for name in (*ACTIVITY, *UTILIZATIONS)))
 _powers = itemgetter(*(POSITION[name] for name in POWERS))
+
+
+def is_measured(reading: Reading) -> bool:
+    """Return whether a reading has any vital value."""
+    return bool(_vital(reading) != _NO_VITAL)
 
 
 class Freshness:
@@ -222,7 +227,7 @@ class Freshness:
         """
         last = self._last
         if reading != last:
-            if _vital(reading) == _NO_VITAL:
+            if not is_measured(reading):
                 self.state = "blank" if reading.memory_used_bytes is None else "unmeasured"
             else:
                 self.state = "present"

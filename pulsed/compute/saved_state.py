@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pulsed.compute.health.check import HISTORY_SECONDS, MAX_REMEMBERED
 from pulsed.compute.health.gpu import GpuHealth
-from pulsed.compute.health.presence import Resets, Restarts
+from pulsed.compute.health.reachability import Resets, Restarts
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.windows import CounterIncrease

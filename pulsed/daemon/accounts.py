@@ -19,7 +19,7 @@ from pulsed.config.configuration import Config
 from pulsed.daemon.changes import EventsFeature, log_finding
 from pulsed.daemon.day_files import DayFiles
 from pulsed.daemon.feature import Feature, FeatureParts, Section
-from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.tick import Tick
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.owner_roster import OwnerChange
@@ -103,7 +103,7 @@ class AccountsFeature(Feature):
         if self.ended_files is not None:
             self.ended_files.keep, self.ended_files.max_bytes = config.accounts.keep, config.accounts.max_bytes
 
-    def take_tick(self, tick: ComputedTick) -> None:
+    def take_tick(self, tick: Tick) -> None:
         """Account for a tick."""
         self._announce(self.accounting.add(tick))
 
@@ -217,7 +217,7 @@ class FindingsFeature(Feature):
         publish = config.publish
         self._families.configure(publish.max_owners, config.page_settings().catalog.owners, publish.scale_target)
 
-    def take_tick(self, tick: ComputedTick) -> None:
+    def take_tick(self, tick: Tick) -> None:
         """Log and announce the findings that begin or end with a tick."""
         for finding in self._findings.add(tick):
             log_finding(finding, self._store.node)

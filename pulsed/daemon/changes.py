@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pulsed.daemon.feature import Feature, FeatureParts
-from pulsed.model.computed_tick import ComputedTick, Removal
+from pulsed.model.computed_tick import Removal
 from pulsed.model.health import SEVERITY, HealthChange, NodeHealth, State
+from pulsed.model.tick import Tick
 from pulsed.owners.findings import FindingChange
 from pulsed.present.api.event_documents import Change, removal_change
 from pulsed.present.api.events import EventBroadcaster
@@ -31,7 +32,7 @@ class EventsFeature(Feature):
         settings, self._store = parts.config.events, parts.store
         self._events = EventBroadcaster(lambda: self._store.node, settings.max_subscribers, settings.heartbeat)
 
-    def take_tick(self, tick: ComputedTick) -> None:
+    def take_tick(self, tick: Tick) -> None:
         """Send a tick and its changes."""
         self._events.publish(tick)
 
@@ -62,7 +63,7 @@ class HealthChanges(Feature):
     def __init__(self, parts: FeatureParts) -> None:
         self._store = parts.store
 
-    def take_tick(self, tick: ComputedTick) -> None:
+    def take_tick(self, tick: Tick) -> None:
         """Log the changes of a tick."""
         for change in tick.health_changes:
             log_health_change(change, self._store.node)

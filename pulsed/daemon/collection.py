@@ -12,8 +12,8 @@ from pulsed.collector.pool import CollectorPool
 from pulsed.collector.this_host import discovers_exporters
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, Section
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import DiscoveryList, TargetStore
+from pulsed.model.tick import Tick
 from pulsed.owners.attribution.source import SourceState
 
 
@@ -32,9 +32,7 @@ class Collection(Feature):
 
     name = "collectors"
 
-    def __init__(
-        self, config: Config, store: TargetStore, observe: Observe, on_tick: Callable[[ComputedTick], None]
-    ) -> None:
+    def __init__(self, config: Config, store: TargetStore, observe: Observe, on_tick: Callable[[Tick], None]) -> None:
         self.pool = CollectorPool(store, observe, on_tick)
         self._keeps_cluster = discovers_exporters(config) or resolves_workloads(config)
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from prometheus_client.metrics_core import Metric
 
 from pulsed.config.configuration import Config
-from pulsed.model.computed_tick import ComputedTick, Removal
+from pulsed.model.computed_tick import Removal
 from pulsed.model.target_store import TargetStore
+from pulsed.model.tick import Tick
 from pulsed.owners.attribution import Attribution
 from pulsed.present.exposition.page import Pages
 
@@ -59,7 +60,7 @@ class Feature:
     def apply(self, config: Config) -> None:
         """Put a checked configuration in force: at start after `restore`, and at each reload."""
 
-    def take_tick(self, tick: ComputedTick) -> None:
+    def take_tick(self, tick: Tick) -> None:
         """Take a tick of any target; called in the order of `FEATURES`."""
 
     def forget(self, removal: Removal) -> None:

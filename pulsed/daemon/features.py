@@ -22,7 +22,7 @@ from pulsed.daemon.node_conditions import NodeConditions
 from pulsed.daemon.notify import Notify
 from pulsed.daemon.otlp_push import OtlpPush
 from pulsed.daemon.state_folder import StateFolder
-from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.tick import Tick
 from pulsed.present.exposition.telemetry import failure_family
 from pulsed.reader.source import REMIND_SECONDS
 
@@ -75,7 +75,7 @@ class FeatureSet:
         for feature in self:
             feature.apply(config)
 
-    def take_tick(self, tick: ComputedTick) -> None:
+    def take_tick(self, tick: Tick) -> None:
         """Pass a tick on. A new error of a feature is logged at once, the same one again once a minute."""
         for feature in self:
             try:

@@ -17,7 +17,8 @@ from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon.state_file import WriteStatus
 from pulsed.durations import DAY, MINUTE
 from pulsed.json_text import json_bytes
-from pulsed.model.computed_tick import ComputedTick, Removal
+from pulsed.model.computed_tick import Removal
+from pulsed.model.tick import Tick
 from pulsed.present.api.day_history import DayHistory, DayMinute
 from pulsed.present.api.history import History
 from pulsed.regular_file import open_regular
@@ -76,7 +77,7 @@ class HistoryFeature(Feature):
         self._day = DayHistory(self._history, settings.day_max_bytes)
         self.files = HistoryFiles(Path(folder)) if folder else None
 
-    def take_tick(self, tick: ComputedTick) -> None:
+    def take_tick(self, tick: Tick) -> None:
         """Keep the samples of a tick, and the minute that it ends."""
         minute = self._day.add(tick)
         if minute is not None and self.files is not None and self._day.gpus <= MAX_GPUS:

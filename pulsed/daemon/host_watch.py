@@ -25,11 +25,10 @@ from pulsed.daemon_thread import SharedCall
 from pulsed.host.kernel_files import read_pci_gpus, read_ports, read_stuck_processes, read_usage
 from pulsed.host.node_checks import DEAD_GPU_XIDS, NODE_CHECK_IDS, NodeView
 from pulsed.host.node_evaluator import NodeEvaluator
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import node_of
-from pulsed.model.health import Health
-from pulsed.model.host import HostFacts, InfinibandPort, JobHostUsage, PciGpu, ShownAs, ShownGpu, StuckProcess
+from pulsed.model.host import HostFacts, InfinibandPort, JobHostUsage, PciGpu, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
+from pulsed.model.tick import Tick
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.host_balances import TRAFFIC, BalanceRecorder
 from pulsed.owners.attribution.mapping_directory import boot_time
@@ -173,19 +172,13 @@ class HostWatch(Feature):
                 return None
             if not target.up and not tick.raw.layout.series:  # its GPUs are those that the kernel log names
                 return None
-            for position, device in enumerate(tick.devices):
+            for row in tick.gpus:
+                device = row.device
                 if not is_same_host(node_of(device, here), here):
                     return None
-                shown_as = _shown_as(tick.results[position].health) if position in tick.missing else "listed"
-                gpu = ShownGpu(device.pci_bus_id, device.model, shown_as)
+                gpu = ShownGpu(device.pci_bus_id, device.model, row.presence)
                 shown.setdefault(device.entity.board, gpu)
         return tuple(shown.values())
-
-
-def _shown_as(health: Health) -> ShownAs:
-    """Return how a missing GPU is shown, by its health."""
-    is_lost = any(check.id == "gpu_lost" and check.severity > 0 for check in health.checks)
-    return "lost" if is_lost else "unlisted"
 
 
 class JobHostReader(Feature):
@@ -204,7 +197,7 @@ class JobHostReader(Feature):
         """Read by this configuration from the next reading on."""
         self._config = config
 
-    def take_tick(self, tick: ComputedTick) -> None:
+    def take_tick(self, tick: Tick) -> None:
         """Take the power of the processors of superchips."""
         if tick.cpus and all(is_same_host(cpu.node or self._store.node, self._store.node) for cpu in tick.cpus):
             self._balances.add_cpus(tick.now, tick.cpus, self._limit())

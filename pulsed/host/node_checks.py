@@ -274,7 +274,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "gpu_count",
         "The node has fewer GPUs than expected",
-        "crit: fewer than `health.expected_gpus`; `auto`: than were ever there, except those replaced, forgotten or "
+        "crit: fewer than `health.expected_gpus`; `auto`: than were ever there, except those forgotten or "
         "given to another driver (vfio-pci). Unknown while an unlisted GPU may be there. Without this key it does not "
         "apply",
         ("crit",),

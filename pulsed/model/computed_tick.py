@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from pulsed.model.canonical_tick import Tick
 from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
-from pulsed.model.gpu import Device, key_of, repeated
-from pulsed.model.health import NOT_EVALUATED, Health, HealthChange, XidEvent
-from pulsed.model.host import CpuReading
-from pulsed.model.owner import Owners, OwnerUses
-from pulsed.model.vocabulary import UNKNOWN, Reading, Value
+from pulsed.model.gpu import Device
+from pulsed.model.health import NOT_EVALUATED, Health
+from pulsed.model.vocabulary import UNKNOWN, Value
 
 
 class Inputs(NamedTuple):
@@ -178,26 +175,34 @@ class Result(NamedTuple):
         return "held" if self.idle_kind == "held" else "free" if self.idle_kind == "free" else "idle"
 
 
+NOT_COMPUTED = Result(
+    RealUtilization(None, 0.0, 1.0, 0.0, ()),
+    Workload(UNKNOWN, UNKNOWN),
+    Saturation(None, 0.0, 1.0, UNKNOWN, (), None, None, ()),
+)
+"""Of a row that compute has not filled."""
+
+
 class ClassChange(NamedTuple):
     """A held class gave way to another one.
 
     Attributes:
-        position: which device of the tick.
         before: the class that it had.
         after: the class that it has.
         time: since when, in Unix seconds: the first sample of the new class, which may be some ticks ago.
+        bottleneck: of the new class.
     """
 
-    position: int
+    device: Device
     before: str
     after: str
     time: float
+    bottleneck: str = UNKNOWN
 
 
-RemovalReason = Literal["replaced", "moved", "expired", "forgotten"]
+RemovalReason = Literal["moved", "expired", "forgotten"]
 
 _REASONS: Mapping[RemovalReason, str] = {
-    "replaced": "another board has replaced it",
     "moved": "another target reports it",
     "expired": "it was absent for health.forget_after",
     "forgotten": "it was forgotten by request",
@@ -210,104 +215,16 @@ class Removal(NamedTuple):
     Attributes:
         device: the GPU, as last seen.
         last_seen: when it was in a tick last, in Unix seconds; 0 if it was in none before.
-        reason: `replaced`: a new board is in its slot, or came when its node was restarted; `moved`: another target
-            reports it; `expired`: it was absent for too long; `forgotten`: by request.
+        reason: `moved`: another target reports it; `expired`: it was absent for too long; `forgotten`: by request.
         time: in Unix seconds.
-        replacement: the new board, if it was replaced.
     """
 
     device: Device
     last_seen: float
     reason: RemovalReason
     time: float
-    replacement: Device | None = None
 
     @property
     def message(self) -> str:
         """The reason as a sentence."""
-        board = f": {self.replacement.entity.uuid}" if self.replacement is not None else ""
-        return f"The GPU is no longer expected: {_REASONS[self.reason]}{board}"
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedTick(Tick):
-    """One sample of all GPUs of a target, with all results: everything that outputs need.
-
-    Attributes:
-        devices: the GPUs of the sample, then the missing ones: lost, or no longer listed by the source.
-        readings: one per device, without implausible inputs; all None for a missing GPU.
-        results: one per device.
-        anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range.
-        passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
-        uses: by position in `devices`, what each of its owners uses of it, where the source measures that.
-        changes: of held classes that this sample brought.
-        missing: by position in `devices`, when a missing GPU was seen last, in Unix seconds.
-        health_changes: of checks and of whole GPUs that this sample brought.
-        removed: GPUs that were missing and are not expected any more.
-        xids: that happened since the sample before.
-        now: seconds of the clock of the ticks. It never decreases, whatever the wall clock and the source's clock do,
-            and is the same for all targets that are read on one host: durations follow it.
-        standby: positions in `devices` of GPUs whose counters follow another target, which shows them, too.
-        cpus: the processors of superchips.
-    """
-
-    devices: tuple[Device, ...]
-    readings: tuple[Reading, ...]
-    results: tuple[Result, ...]
-    anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    passing: Mapping[int, Owners] = field(default_factory=dict)
-    uses: Mapping[int, OwnerUses] = field(default_factory=dict)
-    changes: tuple[ClassChange, ...] = ()
-    missing: Mapping[int, float] = field(default_factory=dict)
-    health_changes: tuple[HealthChange, ...] = ()
-    removed: tuple[Removal, ...] = ()
-    xids: tuple[XidEvent, ...] = ()
-    now: float = 0.0
-    standby: frozenset[int] = frozenset()
-    cpus: tuple[CpuReading, ...] = ()
-
-
-class GpuSample(NamedTuple):
-    """The data of one GPU in one tick."""
-
-    device: Device
-    reading: Reading
-    result: Result
-    anomalies: tuple[str, ...]
-    time: float
-
-
-def gpu_samples(tick: ComputedTick) -> list[GpuSample]:
-    """Return the samples of all devices of a tick."""
-    missing, anomalies, time = tick.missing, tick.anomalies, tick.raw.time
-    return [
-        GpuSample(device, reading, result, anomalies.get(position, ()), missing.get(position, time))
-        for position, (device, reading, result) in enumerate(
-            zip(tick.devices, tick.readings, tick.results, strict=True)
-        )
-    ]
-
-
-def without_duplicates(ticks: Iterable[ComputedTick], here: str) -> list[ComputedTick]:
-    """Return the ticks of several targets without the GPUs that an earlier tick, or the same one, already has.
-
-    Args:
-        here: node of GPUs whose source does not name one.
-    """
-    all_ticks = list(ticks)
-    hidden = repeated([key_of(device, here) for device in tick.devices] for tick in all_ticks)
-    return [_without(tick, positions) if positions else tick for tick, positions in zip(all_ticks, hidden, strict=True)]
-
-
-def _without(tick: ComputedTick, positions: Container[int]) -> ComputedTick:
-    """Return the tick without the GPUs at some positions, for outputs that show the state of GPUs."""
-    kept = [position for position in range(len(tick.devices)) if position not in positions]
-    places = {old: new for new, old in enumerate(kept)}
-    return replace(
-        tick,
-        devices=tuple([tick.devices[position] for position in kept]),
-        readings=tuple([tick.readings[position] for position in kept]),
-        results=tuple([tick.results[position] for position in kept]),
-        anomalies={places[old]: reasons for old, reasons in tick.anomalies.items() if old in places},
-        missing={places[old]: time for old, time in tick.missing.items() if old in places},
-    )
+        return f"The GPU is no longer expected: {_REASONS[self.reason]}"

@@ -9,17 +9,20 @@ cluster's list). It is shown once, for the target that comes first in the config
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from pulsed.model.owner import Owners
-
 EntityKind = Literal["gpu", "mig", "vgpu"]
 
+BoardKey = tuple[str, str]
+"""Identifies a board: its UUID with an empty text before it; without a UUID, and in a vGPU guest, its node comes first.
+
+The node, the index and the PCI address are properties of a GPU, which may change.
+"""
+
 GpuKey = tuple[str, str, str]
-"""Identifies a GPU or MIG instance: node, UUID or else index, MIG id."""
+"""Identifies a GPU or MIG instance: the key of its board, and the MIG id."""
 
 DEMO_MARK = "(demo)"
 """Part of the product names of simulated GPUs, wherever these are shown."""
@@ -55,6 +58,7 @@ class Entity:
         mig_id: number of the MIG instance, or of the vGPU, on its board; empty for a whole GPU.
         mig_profile: such as `1g.10gb`; empty for a whole GPU or when unknown.
         node: the host that the GPU is in.
+        is_guest: whether it is what a virtual machine sees of a board (a vGPU guest): its UUID is that of its profile.
     """
 
     kind: EntityKind
@@ -63,11 +67,12 @@ class Entity:
     mig_id: str = ""
     mig_profile: str = ""
     node: str = ""
+    is_guest: bool = False
 
     @property
-    def board(self) -> tuple[str, str]:
-        """The key of the GPU, also of a MIG instance of it: its node, and its UUID or else its index."""
-        return (self.node, self.uuid or self.gpu)
+    def board(self) -> BoardKey:
+        """The key of the GPU, also of a MIG instance of it."""
+        return ("" if self.uuid and not self.is_guest else self.node, self.uuid or self.gpu)
 
     @property
     def key(self) -> GpuKey:
@@ -81,8 +86,8 @@ class Entity:
 
     @property
     def saved_keys(self) -> tuple[str, ...]:
-        """The key of the device in its target and in saved state, then others under which it may have been saved."""
-        key = f"{self.node}|{self.uuid or f'gpu {self.gpu}'}"
+        """The key of the device in saved state, then others under which it may have been saved."""
+        key = f"{self.board[0]}|{self.uuid or f'gpu {self.gpu}'}"
         if self.kind == "gpu":
             return (key,)
         key = f"{key}|{self.kind}|{self.mig_id}"
@@ -109,8 +114,6 @@ class Device:
         driver_version: kernel driver, such as `535.129.03`.
         device: the device file's name, such as `nvidia0`.
         mig_uuid: UUID of the MIG instance itself.
-        guest: true inside a virtual machine that sees a share of a board (a vGPU guest).
-        owners: who has it, of a board also the owners of its instances; empty if it is free, None if that is unknown.
         target_labels: those of the group of its target in a list of targets; of its series.
         fabric: the NVLink fabric that it is in, as its cluster's UUID and clique; empty if unknown.
         platform: where it is in its rack, by `PLATFORM`; empty if unknown.
@@ -124,8 +127,6 @@ class Device:
     driver_version: str = ""
     device: str = ""
     mig_uuid: str = ""
-    guest: bool = False
-    owners: Owners | None = None
     target_labels: tuple[tuple[str, str], ...] = ()
     fabric: str = ""
     platform: tuple[str, ...] = ()
@@ -133,13 +134,14 @@ class Device:
     vbios_version: str = ""
 
     @property
+    def guest(self) -> bool:
+        """Whether this is inside a virtual machine that sees a share of a board."""
+        return self.entity.is_guest
+
+    @property
     def whole(self) -> bool:
         """Whether this is a whole physical GPU: below one, PCIe and C2C traffic do not exist (not: is not measured)."""
         return self.entity.kind == "gpu" and not self.guest
-
-    def without_owners(self) -> Device:
-        """Return the device as what is kept for long has it: its owners may be hundreds, and others every second."""
-        return self if self.owners is None else replace(self, owners=None)
 
 
 def node_of(device: Device, here: str) -> str:
@@ -149,26 +151,8 @@ def node_of(device: Device, here: str) -> str:
 
 def key_of(device: Device, here: str) -> GpuKey:
     """Return the key of a device among those of all targets."""
-    entity = device.entity
-    return (entity.node or here, entity.uuid or entity.gpu, entity.mig_id)
-
-
-def repeated(claims: Iterable[Sequence[GpuKey]]) -> list[frozenset[int]]:
-    """Return for each target the positions of keys that it or an earlier target has already claimed."""
-    owned: set[GpuKey] = set()
-    repeats: list[frozenset[int]] = []
-    for keys in claims:
-        if owned.isdisjoint(keys) and len(set(keys)) == len(keys):
-            owned.update(keys)
-            repeats.append(frozenset())
-            continue
-        again = set()
-        for position, key in enumerate(keys):
-            if key in owned:
-                again.add(position)
-            owned.add(key)
-        repeats.append(frozenset(again))
-    return repeats
+    scope, board, mig_id = device.entity.key
+    return (scope or ("" if device.entity.uuid else here), board, mig_id)
 
 
 def gpu_labels(device: Device, here: str) -> list[tuple[str, str]]:

@@ -100,17 +100,13 @@ class NvlinkFault(NamedTuple):
         xid: its code.
         link: number of the link; None if it is not known, or not one.
         time: when it began, in Unix seconds.
-        is_origin: false if it follows from the fault of another GPU.
         fabric: where faults follow from each other: cluster and clique, or without them the node.
-        followers: GPUs whose faults follow from it, as far as this process sees them.
     """
 
     xid: int
     link: int | None
     time: float
-    is_origin: bool
     fabric: str
-    followers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +166,9 @@ class HealthChange:
     """A change of the state of a check or of a GPU, at a time in Unix seconds.
 
     Attributes:
-        position: index of the device in the tick; -1 for a GPU that is not in it.
         check: id of the check; empty for the GPU as a whole.
     """
 
-    position: int
     check: str
     before: State
     after: State

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Literal, NamedTuple
 
 MAX_TEXT = 512
@@ -114,10 +114,29 @@ class OwnerUse(NamedTuple):
 OwnerUses = Mapping[tuple[OwnerKind, str], OwnerUse]
 """By key of the owner."""
 
-_TEXTS = [field.name for field in fields(Owner) if field.type == "str"]
-
 Owners = tuple[Owner, ...]
 """The owners of one device, without repetition; several share it. Empty: it is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Who has a device in a tick.
+
+    Attributes:
+        owners: of a board also the owners of its instances; empty if it is free, None if that is unknown.
+        uses: what each of them uses of it, where the source measures that.
+        passing: owners that had it since the tick before, but in neither of both.
+    """
+
+    owners: Owners | None = None
+    uses: OwnerUses = field(default_factory=dict)
+    passing: Owners = ()
+
+
+UNKNOWN_OWNERS = Ownership()
+"""Of a GPU whose owners no source knows."""
+
+_TEXTS = [each.name for each in fields(Owner) if each.type == "str"]
 
 
 def pod(namespace: str, name: str, container: str = "", uid: str = "") -> Owner:

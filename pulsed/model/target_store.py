@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.health import NodeHealth
 from pulsed.model.host import HostFacts
+from pulsed.model.tick import Tick
 
 
 class DiscoveryList(NamedTuple):
@@ -57,7 +57,7 @@ class Target:
     stale_after: float
     up: bool = False
     error: str = ""
-    tick: ComputedTick | None = None
+    tick: Tick | None = None
     arrived: float = 0.0
     is_sampled: bool = True
     samples: int = 0
@@ -94,7 +94,7 @@ class Target:
         """Return whether the last tick is fresh and of the source, not of the kernel log alone."""
         return self.is_sampled and self.fresh(now)
 
-    def accept(self, tick: ComputedTick, now: float) -> None:
+    def accept(self, tick: Tick, now: float) -> None:
         """Store a new tick that arrived at the monotonic time `now`."""
         self.tick, self.arrived, self.up, self.error, self.is_sampled = tick, now, True, "", True
         self.samples += 1
@@ -102,12 +102,12 @@ class Target:
         for reason, rows in tick.raw.rejected.items():
             self.rejected[reason] = self.rejected.get(reason, 0) + rows
 
-    def show(self, tick: ComputedTick, now: float) -> None:
+    def show(self, tick: Tick, now: float) -> None:
         """Store a tick that is not of the source, which delivers nothing, at the monotonic time `now`."""
         self.tick, self.arrived, self.is_sampled = tick, now, False
         self.version += 1
 
-    def correct(self, tick: ComputedTick) -> None:
+    def correct(self, tick: Tick) -> None:
         """Replace the last tick by another version of it."""
         self.tick = tick
         self.version += 1
@@ -147,9 +147,9 @@ class TargetStore:
     @property
     def gpus(self) -> int:
         """How many GPUs and MIG instances the last ticks have."""
-        return sum(len(target.tick.devices) for target in self.targets if target.tick is not None)
+        return sum(len(target.tick.gpus) for target in self.targets if target.tick is not None)
 
-    def fresh_ticks(self, now: float) -> list[ComputedTick]:
+    def fresh_ticks(self, now: float) -> list[Tick]:
         """Return the last ticks of the targets that are fresh at `now` (monotonic seconds), in their order."""
         return [target.tick for target in self.targets if target.tick is not None and target.fresh(now)]
 

@@ -88,7 +88,7 @@ def _memory(match: Match) -> str:
 
 
 def _owners(match: Match) -> str:
-    names = [owner.name if owner.kind == "pod" else owner.id for owner in match.device.owners or ()]
+    names = [owner.name if owner.kind == "pod" else owner.id for owner in match.owners or ()]
     return (f"({len(names)}) " if len(names) > 1 else "") + names[0] if names else ""
 
 

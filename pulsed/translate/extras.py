@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pulsed.model.canonical_tick import Extras, LinkCounters
-from pulsed.model.gpu import Device, Entity
+from pulsed.model.gpu import Entity
 from pulsed.model.host import CpuReading
 from pulsed.model.raw_tick import Layout, RawValue, Series
+from pulsed.model.tick import Extras, LinkCounters
 from pulsed.translate.fields import BY_NAME, BY_SHORT, FIELDS
 from pulsed.translate.identity import SeriesEntity, clean_labels, host_of
 from pulsed.translate.units import is_blank
@@ -80,20 +80,15 @@ class ExtrasReader:
         self._positions = [
             position for plan in plans.values() for slots in plan.slots.values() for position, _ in slots
         ]
-        self._devices: Sequence[Device] = ()
         self._seen: list[RawValue] = []
-        self._extras: Mapping[int, Extras] = {}
+        self._extras: Mapping[Entity, Extras] = {}
 
-    def read(self, devices: Sequence[Device], values: Sequence[RawValue]) -> Mapping[int, Extras]:
-        """Return the extras by position in `devices`."""
+    def read(self, values: Sequence[RawValue]) -> Mapping[Entity, Extras]:
+        """Return the extras by entity."""
         now = [values[position] for position in self._positions]
-        if now != self._seen or devices != self._devices:
-            self._seen, self._devices = now, devices
-            self._extras = {
-                position: extras
-                for position, device in enumerate(devices)
-                if (plan := self._plans.get(device.entity)) and (extras := plan.read(values))
-            }
+        if now != self._seen:
+            self._seen = now
+            self._extras = {entity: extras for entity, plan in self._plans.items() if (extras := plan.read(values))}
         return self._extras
 
 

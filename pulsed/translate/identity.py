@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pulsed.model.gpu import NOT_A_GPU, PLATFORM, Device, Entity, EntityKind, GpuKey
+from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import Labels, Layout
 from pulsed.owners.attribution.source import SHARES, is_relabelled, owners_of
 from pulsed.translate.fields import TEXT_NAMES
@@ -232,29 +233,21 @@ def clean_text(value: object) -> str:
 def devices(
     entities: Sequence[SeriesEntity], licensed: Iterable[int] = (), target_labels: Labels = ()
 ) -> tuple[Device, ...]:
-    """Return the devices of these entities, in their order. A board has the owners of its instances, too.
+    """Return the devices of these entities, in their order.
 
     `licensed` are the positions of entities that show a vGPU licence and nothing that only a board has.
     """
-    relabelled = is_relabelled(row for subject in entities for row in subject.rows)
-    rows: dict[int, list[Mapping[str, str]]] = {}
-    for subject in entities:
-        for owner in (subject, subject.parent):
-            if owner is not None:
-                rows.setdefault(id(owner), []).extend(subject.rows)
     unnamed_guests = set(licensed)
     return tuple(
         Device(
-            entity=subject.entity,
-            model=(model := subject.texts.get("model", "")),
+            entity=replace(subject.entity, is_guest=True) if is_guest else subject.entity,
+            model=model,
             pci_bus_id=_pci_bus_id(subject.texts.get("pci_bus_id", "")),
             driver_version=subject.texts.get("driver_version", ""),
             device=subject.texts.get("device", ""),
             serial=subject.texts.get("serial", ""),
             vbios_version=subject.texts.get("vbios_version", ""),
             mig_uuid=subject.texts.get("mig_uuid", ""),
-            guest=bool(re.search(VGPU_TYPE, model)) if model else position in unnamed_guests,
-            owners=owners_of(rows[id(subject)], relabelled),
             target_labels=target_labels,
             fabric=_fabric(subject.texts),
             platform=tuple([subject.texts.get(name, "") for name in PLATFORM])
@@ -262,7 +255,20 @@ def devices(
             else (),
         )
         for position, subject in enumerate(entities)
+        for model in [subject.texts.get("model", "")]
+        for is_guest in [bool(re.search(VGPU_TYPE, model)) if model else position in unnamed_guests]
     )
+
+
+def labelled_owners(entities: Sequence[SeriesEntity]) -> list[Owners | None]:
+    """Return the owners that the labels of each entity name. A board has the owners of its instances, too."""
+    relabelled = is_relabelled(row for subject in entities for row in subject.rows)
+    rows: dict[int, list[Mapping[str, str]]] = {}
+    for subject in entities:
+        for owner in (subject, subject.parent):
+            if owner is not None:
+                rows.setdefault(id(owner), []).extend(subject.rows)
+    return [owners_of(rows[id(subject)], relabelled) for subject in entities]
 
 
 def _fabric(texts: Mapping[str, str]) -> str:

@@ -6,14 +6,14 @@ A layout is compiled when it changes; the same layout again costs one loop per d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pulsed.errors import TooManyGpus
-from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device
-from pulsed.model.owner import OwnerUses
+from pulsed.model.owner import Ownership
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
-from pulsed.model.vocabulary import NOTHING, Reading
+from pulsed.model.tick import GpuRow, Tick
+from pulsed.model.vocabulary import NOTHING
 from pulsed.translate.extras import CpuSlot, ExtrasReader, cpu_slots, extras_plans, read_cpus
 from pulsed.translate.fields import TEXT_COLUMNS
 from pulsed.translate.identity import (
@@ -22,6 +22,7 @@ from pulsed.translate.identity import (
     devices,
     dmon_entities,
     exporter_entities,
+    labelled_owners,
     pulsed_entities,
 )
 from pulsed.translate.owner_uses import UsePlan, use_plans
@@ -36,8 +37,8 @@ class _Compiled:
     are then out of date: absent rows are left out, and the layout is recompiled when one comes or goes.
 
     Attributes:
-        parts: its devices, how to read them from which position on, and whether they have a row of their own (a board
-            may be known from its MIG instances only), in the order of `CanonicalTick.devices`.
+        parts: its devices with their owners by labels, how to read them from which position on, whether they have a row
+            of their own (a board may be known from its MIG instances only), and how to read what their owners use.
         blocks: all of its rows.
         live: the labels of those that were there.
         heads: of each live row, a position that had a value.
@@ -45,12 +46,11 @@ class _Compiled:
         texts: positions of text columns that identify devices.
         seen: their values at the last check.
         extras: reads a dcgm-exporter's own metrics; None where there are none.
-        uses: by position in `parts`, what its owners use.
         cpus: the processors of superchips.
     """
 
     layout: Layout
-    parts: tuple[tuple[Device, Plan, int, bool], ...]
+    parts: tuple[tuple[Device, Ownership, Plan, int, bool, UsePlan | None], ...]
     blocks: Mapping[Labels, Sequence[int]]
     live: frozenset[Labels]
     heads: tuple[int, ...]
@@ -58,7 +58,6 @@ class _Compiled:
     texts: tuple[int, ...]
     seen: tuple[RawValue, ...]
     extras: ExtrasReader | None
-    uses: Mapping[int, UsePlan]
     cpus: tuple[CpuSlot, ...]
 
     def fits(self, values: Sequence[RawValue]) -> bool:
@@ -89,7 +88,7 @@ class Translator:
         if max_gpus != self._max_gpus:
             self._max_gpus, self._compiled = max_gpus, None
 
-    def translate(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None = None) -> CanonicalTick:
+    def translate(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None = None) -> Tick:
         """Return the tick in the canonical vocabulary.
 
         A row that is there is a GPU, also when there is nothing on it but N/A: then nothing is known of it.
@@ -109,33 +108,23 @@ class Translator:
             compiled = self._compile(raw.target, raw.layout, values)
         elif not compiled.fits(values):
             compiled = self._recheck(raw.target, compiled, values)
-        present: list[Device] = []
-        readings: list[Reading] = []
-        anomalies: dict[int, tuple[str, ...]] = {}
+        rows: list[GpuRow] = []
+        extras = {} if compiled.extras is None else compiled.extras.read(values)
         notes: list[str] = []
-        uses: dict[int, OwnerUses] = {}
-        for part, (device, plan, first, has_row) in enumerate(compiled.parts):
+        for device, ownership, plan, first, has_row, of_owners in compiled.parts:
             reading = plan.read(values, first, notes)
-            if notes:
-                anomalies[len(present)] = tuple(dict.fromkeys(notes))
-                notes = []
-            elif reading == NOTHING and not has_row:
+            if reading == NOTHING and not has_row and not notes:
                 continue
-            if part in compiled.uses and (use := compiled.uses[part].read(reading, values)) is not None:
-                uses[len(present)] = use
-            present.append(device)
-            readings.append(reading)
-        return CanonicalTick(
-            raw,
-            devices=tuple(present),
-            readings=tuple(readings),
-            anomalies=anomalies,
-            extras={} if compiled.extras is None else compiled.extras.read(present, values),
-            kernel_events=kernel_events,
-            uses=uses,
-            epoch=raw.epoch,
-            cpus=read_cpus(compiled.cpus, values) if compiled.cpus else (),
-        )
+            row = GpuRow(device, reading, raw.time, ownership=ownership)
+            if notes:
+                row.anomalies, notes = tuple(dict.fromkeys(notes)), []
+            if extras:
+                row.extras = extras.get(device.entity)
+            if of_owners is not None and (uses := of_owners.read(reading, values)) is not None:
+                row.ownership = replace(ownership, uses=uses)
+            rows.append(row)
+        cpus = read_cpus(compiled.cpus, values) if compiled.cpus else ()
+        return Tick(raw, rows, kernel_events, raw.epoch, lists_gpus=bool(rows), cpus=cpus)
 
     def _recheck(self, target: str, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
         layout, blocks = compiled.layout, compiled.blocks
@@ -161,17 +150,19 @@ class Translator:
             guests = unnamed_guests(layout, entities)
         if sum(bool(subject.series) for subject in entities) > self._max_gpus:
             raise TooManyGpus(self._max_gpus, target)
-        has_row = [bool(subject.series) for subject in entities]
+        of_owners = use_plans(layout, entities)
         parts = tuple(
             zip(
                 devices(entities, guests, self._labels),
+                map(Ownership, labelled_owners(entities)),
                 plans(layout, entities),
                 map(first_series, entities),
-                has_row,
+                [bool(subject.series) for subject in entities],
+                map(of_owners.get, range(len(entities))),
                 strict=True,
             )
         )
-        texts = tuple(first + position for _, plan, first, _ in parts for position in plan.texts)
+        texts = tuple(first + position for _, _, plan, first, _, _ in parts for position in plan.texts)
         self._compiled = _Compiled(
             layout=layout,
             parts=parts,
@@ -182,7 +173,6 @@ class Translator:
             texts=texts,
             seen=tuple(values[position] for position in texts),
             extras=ExtrasReader(of_extras) if (of_extras := extras_plans(layout, entities)) else None,
-            uses=use_plans(layout, entities),
             cpus=cpu_slots(layout, self._node),
         )
         return self._compiled

@@ -93,7 +93,7 @@ def export_of(ticks: Sequence[RawTick]) -> str:
 
 
 def page(*numbers: int, value: object = 50, node: str = "n") -> str:
-    labels = [f'gpu="{gpu}",UUID="GPU-{gpu}",modelName="NVIDIA H100",Hostname="{node}"' for gpu in numbers]
+    labels = [f'gpu="{gpu}",UUID="GPU-{node}{gpu}",modelName="NVIDIA H100",Hostname="{node}"' for gpu in numbers]
     names = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_SM_ACTIVE")
     return "".join(
         f"# HELP {name} Of \\\\ all.\n# TYPE {name} gauge\n"

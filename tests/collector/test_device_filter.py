@@ -9,12 +9,13 @@ import pytest
 from pulsed.collector.collector import DeviceFilter
 from pulsed.collector.this_host import selection_of
 from pulsed.config.configuration import load
-from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.gpu_selection import EVERYTHING, parse
 from pulsed.model.raw_tick import Layout, RawTick
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING
 from tests.support.daemon import pulsed
+from tests.support.ticks import anomalies_of, readings_of, tick_of
 
 DEVICES = (
     Device(Entity("gpu", "0", "GPU-aa")),
@@ -24,10 +25,13 @@ DEVICES = (
 )
 
 
-def tick() -> CanonicalTick:
+def tick() -> Tick:
     readings = tuple(NOTHING._replace(power_watts=float(number)) for number in range(4))
-    return CanonicalTick(
-        RawTick("t", 0.0, 0.0, 1.0, Layout("exporter", ()), ()), DEVICES, readings, {1: ("one",), 3: ("three",)}
+    return tick_of(
+        RawTick("t", 0.0, 0.0, 1.0, Layout("exporter", ()), ()),
+        DEVICES,
+        readings,
+        anomalies={1: ("one",), 3: ("three",)},
     )
 
 
@@ -45,10 +49,12 @@ def tick() -> CanonicalTick:
 )
 def test_only_what_is_meant_is_left(text: str, kept: list[int], anomalies: dict[int, tuple[str, ...]]) -> None:
     chosen = DeviceFilter(parse(text))
-    first, second = chosen.apply(tick()), chosen.apply(tick())
+    first, second = tick(), tick()
+    chosen.apply(first)
+    chosen.apply(second)
     assert first.devices == tuple(DEVICES[number] for number in kept)
-    assert [reading.power_watts for reading in first.readings] == kept
-    assert first.anomalies == anomalies
+    assert [reading.power_watts for reading in readings_of(first)] == kept
+    assert anomalies_of(first) == anomalies
     assert first.devices == second.devices
 
 

@@ -15,13 +15,14 @@ import pytest
 from pulsed.collector.collector import Collector, Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import ScrapeFailed
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu_selection import EVERYTHING
 from pulsed.model.health import Health
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target
+from pulsed.model.tick import Tick
 from pulsed.reader.demo.source import DemoSource
 from pulsed.reader.source import Source
+from tests.support.ticks import missing_in, results_of
 from tests.translate.build import page_tick
 
 LABELS = 'gpu="{0}",UUID="GPU-{0}",pci_bus_id="00000000:{0}B:00.0",modelName="NVIDIA H100 80GB HBM3"'
@@ -59,7 +60,7 @@ class Node:
             rows += [f"DCGM_FI_DEV_XID_ERRORS{{{LABELS.format(gpus[0])}}} {gauge}"]
         now = float(next(self.seconds))
         raw = replace(page_tick("\n".join(rows) + "\n"), time=now, clock=now)
-        return [result.health for result in self.pipeline.process(raw).results]
+        return [result.health for result in results_of(self.pipeline.process(raw))]
 
 
 @pytest.fixture
@@ -345,7 +346,7 @@ async def test_the_log_is_read_while_the_source_is_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pulsed.collector.collector.MIN_LOG_SECONDS", 0.05)
-    kernel_log, ticks = tmp_path / "kmsg", list[ComputedTick]()
+    kernel_log, ticks = tmp_path / "kmsg", list[Tick]()
     kernel_log.touch()
     rows = [f"{name}{{{LABELS.format(gpu)}}} {value}" for gpu in (1, 2) for name, value in FIELDS.items()]
     raw = replace(page_tick("\n".join(rows) + "\n"), time=time.time(), clock=time.monotonic(), interval=0.05)
@@ -362,10 +363,10 @@ async def test_the_log_is_read_while_the_source_is_down(
     collecting.cancel()
     assert (target.up, target.fresh(time.monotonic()), target.delivers(time.monotonic())) == (False, True, False)
     assert [(xid.code, xid.device.entity.uuid) for tick in ticks for xid in tick.xids] == [(48, "GPU-1")]
-    (result,) = ticks[-1].results
+    (result,) = results_of(ticks[-1])
     assert events(result.health, 48) == 1
     assert result.health.check("xid_critical").state == "crit"
-    assert list(ticks[-1].missing) == [0]
+    assert list(missing_in(ticks[-1])) == [0]
     assert any(change.check == "xid_critical" for tick in ticks for change in tick.health_changes)
 
 

@@ -14,9 +14,10 @@ from pulsed.collector.pool import CollectorPool, SavedHealth
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.config.configuration import Config, load
 from pulsed.errors import ConfigError
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import TargetStore
+from pulsed.model.tick import Tick
 from tests.support.tampering import tampered
+from tests.support.ticks import results_of
 from tests.support.waiting import eventually
 from tools.bench.ticks import raw_ticks
 
@@ -25,14 +26,14 @@ class Watched:
     """A pool with its store, and every tick that came."""
 
     def __init__(self) -> None:
-        self.store, self.ticks = TargetStore("node"), list[ComputedTick]()
+        self.store, self.ticks = TargetStore("node"), list[Tick]()
         self.pool = CollectorPool(self.store, lambda layer, seconds: None, self.ticks.append)
 
     @property
     def observed(self) -> float:
         """Seconds that are counted of the first GPU."""
         tick = self.store.targets[0].tick
-        return (tick and tick.results[0].counters.value("observed_seconds")) or 0.0
+        return (tick and tick.gpus[0].result.counters.value("observed_seconds")) or 0.0
 
 
 def configured(*overrides: str) -> Config:
@@ -51,7 +52,7 @@ async def test_other_settings_leave_the_source_and_the_counters_alone(watched: W
     await eventually(lambda: watched.observed > 0)
     (target,), before = watched.store.targets, watched.observed
     watched.pool.apply(configured("compute.real_utilization.preset=mem", "compute.workload.hold=1s", "gpus=0"))
-    await eventually(lambda: len(watched.ticks[-1].results) == 1)
+    await eventually(lambda: len(results_of(watched.ticks[-1])) == 1)
     assert watched.store.targets == [target]
     assert watched.observed >= before
 

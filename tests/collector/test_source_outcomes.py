@@ -11,9 +11,9 @@ from pulsed.collector.collector import Collector, Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import InternalError, ScrapeFailed, SourceEnded
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import KernelEvent, Layout, RawTick
 from pulsed.model.target_store import Target
+from pulsed.model.tick import Tick
 from pulsed.reader.source import SourceLog
 from tests.support.sources import Scripted
 from tools.bench.ticks import raw_ticks
@@ -25,7 +25,7 @@ REFUSED = ScrapeFailed("refused", "start it")
 class Failing(Pipeline):
     """A pipeline with a mistake in every tick of the time 3."""
 
-    def process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None = None) -> ComputedTick:
+    def process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None = None) -> Tick:
         if raw.time == 3.0:
             raise ZeroDivisionError("a bug")
         return super().process(raw, kernel_events)

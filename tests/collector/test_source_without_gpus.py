@@ -7,10 +7,11 @@ import pytest
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import NoGpus
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu_selection import parse
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.tick import Tick
 from pulsed.reader.exposition.parser import PageParser
+from tests.support.ticks import missing_in, results_of
 
 
 class Exporter:
@@ -21,7 +22,7 @@ class Exporter:
         self._pipeline = Pipeline(table, "n", selection=parse(gpus)) if gpus else Pipeline(table, "n")
         self._parser, self._clock = PageParser(), 0.0
 
-    def poll(self, *gpus: int) -> ComputedTick:
+    def poll(self, *gpus: int) -> Tick:
         """Process the page of some GPUs, with a row of the processor."""
         self._clock += 15.0
         page = f'DCGM_FI_DEV_CPU_UTIL_TOTAL{{cpu="0",Hostname="n"}} {self._clock}\n' + "".join(
@@ -42,8 +43,8 @@ def test_a_page_without_gpus_fails_at_once_and_proves_nothing() -> None:
         with pytest.raises(NoGpus, match="lists no GPU"):
             exporter.poll()
     tick = exporter.poll(0, 1)
-    assert (tick.missing, tick.health_changes) == ({}, ())
-    assert [result.health.state for result in tick.results] == ["ok", "ok"]
+    assert (missing_in(tick), tick.health_changes) == ({}, ())
+    assert [result.health.state for result in results_of(tick)] == ["ok", "ok"]
 
 
 def test_a_page_without_gpus_fails_from_the_start() -> None:
@@ -56,5 +57,5 @@ def test_a_page_without_the_selected_gpus_is_not_a_failure() -> None:
     exporter.poll(0, 1)
     for _ in range(3):
         tick = exporter.poll(0)
-    assert [tick.devices[at].entity.gpu for at in tick.missing] == ["1"]
-    assert tick.results[0].health.check("telemetry").state == "warn"
+    assert [tick.devices[at].entity.gpu for at in missing_in(tick)] == ["1"]
+    assert tick.gpus[0].result.health.check("telemetry").state == "warn"

@@ -20,7 +20,7 @@ many = examples(500)
 
 WHOLE = Device(Entity("gpu", "0"))
 INSTANCE = Device(Entity("mig", "0", mig_id="1"))
-GUEST = Device(Entity("gpu", "0"), guest=True)
+GUEST = Device(Entity("gpu", "0", is_guest=True))
 SUPERCHIP = Device(Entity("gpu", "0"), model="NVIDIA GH200 480GB")
 SUPERCHIP_INSTANCE = Device(Entity("mig", "0", mig_id="1"), model="NVIDIA GH200 480GB")
 

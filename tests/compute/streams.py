@@ -8,11 +8,12 @@ from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.target_gpus import TrackedTick, Tracker
-from pulsed.model.canonical_tick import CanonicalTick
-from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import Layout, RawTick
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, Reading
+from tests.support.ticks import tick_of
 
 NO_SERIES = Layout("exporter", ())
 
@@ -48,16 +49,16 @@ def sample(
     devices: Sequence[Device] = (GPU, OTHER),
     interval: float = 1.0,
     time: float | None = None,
-) -> CanonicalTick:
+) -> Tick:
     """A tick of the first devices, as many as there are readings; by default the wall clock goes with the other one."""
     when = DAY + clock if time is None else time
     raw = RawTick("test", when, clock, interval, NO_SERIES, ())
-    return CanonicalTick(raw, tuple(devices[: len(readings)]), readings)
+    return tick_of(raw, tuple(devices[: len(readings)]), readings)
 
 
-def counted(tick: ComputedTick, name: str, state: str = "", position: int = 0) -> float:
+def counted(tick: Tick, name: str, state: str = "", position: int = 0) -> float:
     """The value of a counter that must be there."""
-    value = tick.results[position].counters.value(name, state)
+    value = tick.gpus[position].result.counters.value(name, state)
     assert value is not None
     return value
 
@@ -69,6 +70,7 @@ class TrackedTarget:
         self.table = GpuTable()
         self.tracker = Tracker(self.table)
         self.clock = 1000.0
+        self.removed: tuple[Removal, ...] = ()
 
     def forget_after(self, seconds: float) -> None:
         """Forget absent GPUs after these seconds."""
@@ -79,7 +81,10 @@ class TrackedTarget:
     ) -> TrackedTick:
         self.clock += after
         readings = [NOTHING] * len(devices)
-        return self.tracker.track(sample(self.clock, *readings, devices=devices, interval=interval, time=time))
+        given = sample(self.clock, *readings, devices=devices, interval=interval, time=time)
+        tracked = self.tracker.track(given)
+        self.removed = given.removed
+        return tracked
 
     def track(self, *devices: Device, after: float = 1.0, interval: float = 1.0, time: float | None = None) -> GpuState:
-        return self.tick(*devices, after=after, interval=interval, time=time).gpus.states[0]
+        return self.tick(*devices, after=after, interval=interval, time=time).states[0]

@@ -8,10 +8,11 @@ import pytest
 
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.products import has_profiling, has_quantity
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading
 from tests.compute.streams import sample
+from tests.support.ticks import anomalies_of
 
 CARD = Reading(
     graphics_engine_active_ratio=0.35,
@@ -33,7 +34,7 @@ SPARK = Reading(
 )
 
 
-def last_tick(model: str, readings: Sequence[Reading], interval: float = 30.0) -> ComputedTick:
+def last_tick(model: str, readings: Sequence[Reading], interval: float = 30.0) -> Tick:
     """The result of the last of some samples, some seconds apart."""
     layer, device = ComputeLayer(), Device(Entity("gpu", "0", "GPU-0"), model)
     for number, reading in enumerate(readings):
@@ -45,16 +46,16 @@ def last_tick(model: str, readings: Sequence[Reading], interval: float = 30.0) -
 def test_traffic_of_a_working_gpu_that_was_never_counted_is_unknown() -> None:
     dead = last_tick("NVIDIA L40S", [CARD] * 8)
     absent = CARD._replace(pcie_transmit_bytes_per_second=None, pcie_receive_bytes_per_second=None)
-    expected = last_tick("NVIDIA L40S", [absent] * 8).results[0]
-    assert dead.anomalies == {0: ("pcie_dead",)}
-    assert dead.results[0].workload == expected.workload
-    assert dead.results[0].workload.raw_class == "unknown"
+    expected = last_tick("NVIDIA L40S", [absent] * 8).gpus[0].result
+    assert anomalies_of(dead) == {0: ("pcie_dead",)}
+    assert dead.gpus[0].result.workload == expected.workload
+    assert dead.gpus[0].result.workload.raw_class == "unknown"
 
 
 def test_traffic_is_unknown_after_ten_seconds_and_three_samples() -> None:
-    assert last_tick("NVIDIA L40S", [CARD] * 2, 5.0).anomalies == {}
-    assert last_tick("NVIDIA L40S", [CARD] * 3, 5.0).anomalies == {0: ("pcie_dead",)}
-    assert last_tick("NVIDIA L40S", [CARD] * 3, 4.9).anomalies == {}
+    assert anomalies_of(last_tick("NVIDIA L40S", [CARD] * 2, 5.0)) == {}
+    assert anomalies_of(last_tick("NVIDIA L40S", [CARD] * 3, 5.0)) == {0: ("pcie_dead",)}
+    assert anomalies_of(last_tick("NVIDIA L40S", [CARD] * 3, 4.9)) == {}
 
 
 @pytest.mark.parametrize(
@@ -68,17 +69,17 @@ def test_traffic_is_unknown_after_ten_seconds_and_three_samples() -> None:
     ids=["it was counted once", "idle", "kernels spin", "superchip"],
 )
 def test_traffic_of_0_counts_otherwise(readings: list[Reading]) -> None:
-    assert last_tick("NVIDIA L40S", readings).readings[0].pcie_transmit_bytes_per_second == 0.0
+    assert last_tick("NVIDIA L40S", readings).gpus[0].reading.pcie_transmit_bytes_per_second == 0.0
 
 
 @pytest.mark.parametrize("model", ["NVIDIA GB10", "NVIDIA Thor"])
 def test_unified_memory_has_no_memory_counters(model: str) -> None:
     tick = last_tick(model, [SPARK] * 3)
-    reading, bounds = tick.readings[0], tick.results[0].real_utilization
+    reading, bounds = tick.gpus[0].reading, tick.gpus[0].result.real_utilization
     assert (reading.memory_utilization_ratio, reading.memory_temperature_celsius) == (None, None)
     assert reading.nvlink_bandwidth_bytes_per_second is None
-    assert tick.anomalies == {}
-    assert "memory_active" in tick.results[0].workload.candidates
+    assert anomalies_of(tick) == {}
+    assert "memory_active" in tick.gpus[0].result.workload.candidates
     assert bounds.upper == pytest.approx(0.9 + 0.005 + 0.05, abs=0.06), "DRAM may be active all the time"
     device = Device(Entity("gpu", "0", "GPU-0"), model)
     assert not has_profiling(device)
@@ -89,11 +90,11 @@ def test_unified_memory_has_no_memory_counters(model: str) -> None:
 def test_a_utilization_of_0_is_no_idle_gpu_while_power_rises() -> None:
     rests = SPARK._replace(gpu_utilization_ratio=0.0, power_watts=10.0, sm_clock_hertz=2.4e9)
     works = SPARK._replace(gpu_utilization_ratio=0.0, power_watts=37.0)
-    assert last_tick("NVIDIA GB10", [rests] * 5).results[0].real_utilization.upper < 1.0
+    assert last_tick("NVIDIA GB10", [rests] * 5).gpus[0].result.real_utilization.upper < 1.0
     tick = last_tick("NVIDIA GB10", [*[rests] * 5, *[works] * 5])
-    assert tick.anomalies == {0: ("utilization_dead",)}
-    assert tick.results[0].workload.used is None
-    assert tick.results[0].real_utilization.upper == 1.0
+    assert anomalies_of(tick) == {0: ("utilization_dead",)}
+    assert tick.gpus[0].result.workload.used is None
+    assert tick.gpus[0].result.real_utilization.upper == 1.0
 
 
 @pytest.mark.parametrize(
@@ -113,9 +114,9 @@ def test_work_has_half_as_much_power_again_and_10_w_more_at_the_same_clock(
         SPARK._replace(gpu_utilization_ratio=0.0, power_watts=watts, sm_clock_hertz=gigahertz * 1e9)
         for watts, gigahertz in (rest, work)
     ]
-    assert last_tick("NVIDIA GB10", [rests, works]).anomalies == ({0: ("utilization_dead",)} if is_dead else {})
+    assert anomalies_of(last_tick("NVIDIA GB10", [rests, works])) == ({0: ("utilization_dead",)} if is_dead else {})
     counted = SPARK._replace(gpu_utilization_ratio=0.01, power_watts=1e3)
-    assert last_tick("NVIDIA GB10", [counted, rests, works]).anomalies == {}, "it was counted once"
+    assert anomalies_of(last_tick("NVIDIA GB10", [counted, rests, works])) == {}, "it was counted once"
 
 
 @pytest.mark.parametrize(
@@ -132,4 +133,4 @@ def test_a_gpu_that_works_has_5_percent_of_engine_and_2_percent_of_memory_activi
         pcie_receive_bytes_per_second=0.0,
     )
     for reading in (profiled, unprofiled):
-        assert last_tick("NVIDIA L40S", [reading] * 8).anomalies == ({0: ("pcie_dead",)} if is_dead else {})
+        assert anomalies_of(last_tick("NVIDIA L40S", [reading] * 8)) == ({0: ("pcie_dead",)} if is_dead else {})

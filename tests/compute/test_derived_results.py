@@ -8,6 +8,7 @@ from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.translator import Translator
 from tests.compute.readings import INSTANCE, WHOLE, result_of
+from tests.support.ticks import results_of
 from tests.translate.build import page_tick
 
 
@@ -37,7 +38,7 @@ DCGM_FI_DEV_MEM_COPY_UTIL{gpu="1",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3"
 def test_bounds_that_are_one_number_are_the_value_whatever_the_coverage() -> None:
     """A page with NVML's time shares alone: an idle H100 was `? 0..0` and of unknown class."""
     tick = ComputeLayer(GpuTable()).compute(Translator().translate(page_tick(IDLE_PAGE)))
-    idle, open_ended = tick.results
+    idle, open_ended = results_of(tick)
     assert idle.real_utilization.ratio == idle.real_utilization.lower == 0.0
     assert idle.real_utilization.upper == pytest.approx(0.005)  # whole percents
     assert idle.real_utilization.coverage == 0.1

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.streams import BUSY, GPU, IDLE, MEMORY, NAMES, OTHER, counted, sample
 
@@ -27,11 +27,9 @@ class Targets:
     def __init__(self) -> None:
         self.table = GpuTable(ComputeSettings(real_utilization=RealUtilizationSettings(histogram=(0.5,))))
         self.layers: dict[str, ComputeLayer] = {}
-        self.ticks: dict[str, ComputedTick] = {}
+        self.ticks: dict[str, Tick] = {}
 
-    def show(
-        self, target: str, clock: float, interval: float = 1.0, node: str = "", *, is_blank: bool = False
-    ) -> ComputedTick:
+    def show(self, target: str, clock: float, interval: float = 1.0, node: str = "", *, is_blank: bool = False) -> Tick:
         layer = self.layers.get(target)
         if layer is None:
             layer = ComputeLayer(self.table, "n1")
@@ -43,15 +41,24 @@ class Targets:
         self.ticks[target] = layer.compute(replace(tick, raw=replace(tick.raw, target=target)))
         return self.ticks[target]
 
-    def counters(self, target: str) -> CounterSnapshot:
-        return self.ticks[target].results[0].counters
+    def counters(self) -> CounterSnapshot:
+        """The counters of the GPU by the newest tick of the target that has it."""
+        newest = max((tick for tick in self.ticks.values() if tick.gpus), key=lambda tick: tick.time)
+        return newest.gpus[0].result.counters
+
+    @property
+    def seconds(self) -> float:
+        """How long it was observed."""
+        seconds = self.counters().value("observed_seconds")
+        assert seconds is not None
+        return seconds
 
 
 def alone(clocks: Sequence[float]) -> CounterSnapshot:
     targets = Targets()
     for clock in clocks:
         targets.show("one", clock)
-    return targets.counters("one")
+    return targets.counters()
 
 
 def test_a_gpu_goes_on_with_another_exporter_when_one_stops() -> None:
@@ -61,9 +68,9 @@ def test_a_gpu_goes_on_with_another_exporter_when_one_stops() -> None:
             targets.show("a", clock)
         if clock > 2:
             targets.show("b", clock)
-            seen.append(counted(targets.ticks["b"], "observed_seconds"))
+            seen.append(targets.seconds)
     assert seen == sorted(seen)
-    assert targets.counters("b").values == alone(range(1, 41)).values
+    assert targets.counters().values == alone(range(1, 41)).values
 
 
 @given(
@@ -76,11 +83,12 @@ def test_samples_count_the_same_through_one_target_or_several(shown: list[set[st
     before = -1.0
     for number, names in enumerate([*shown, set("abc"), set("abc")]):
         for name in sorted(names):
-            now = counted(targets.show(name, start + number), "observed_seconds")
+            targets.show(name, start + number)
+            now = targets.seconds
             assert now >= before, "counters never fall"
             before = now
     expected = alone([start + number for number in range(len(shown) + 2)])
-    found = targets.counters("c")
+    found = targets.counters()
     assert found.value("observed_seconds") == pytest.approx(expected.value("observed_seconds"))
     joules = [
         sum(each.value("class_energy_joules", name) or 0.0 for name in NAMES.values()) for each in (found, expected)
@@ -88,16 +96,15 @@ def test_samples_count_the_same_through_one_target_or_several(shown: list[set[st
     assert joules[0] == pytest.approx(joules[1])
 
 
-def test_the_first_exporter_continues_when_it_is_back() -> None:
+def test_a_gpu_stays_with_the_exporter_that_continued_it_when_the_first_is_back() -> None:
     targets = Targets()
     for clock in range(1, 41):
         if not 10 < clock <= 20:
             targets.show("a", clock)
         targets.show("b", clock)
         if clock == 20:
-            assert targets.ticks["b"].standby == frozenset()
-    assert (targets.ticks["a"].standby, targets.ticks["b"].standby) == (frozenset(), frozenset({0}))
-    assert targets.counters("a").values == targets.counters("b").values
+            assert targets.ticks["b"].duplicates == {}
+    assert (targets.ticks["a"].gpus, targets.ticks["a"].duplicates) == ([], {"b": 1})
     assert counted(targets.ticks["b"], "observed_seconds") == 39.0
 
 
@@ -106,9 +113,9 @@ def test_an_exporter_without_values_leaves_the_gpu_to_another_one() -> None:
     for clock in range(1, 41):
         targets.show("a", clock, is_blank=clock > 20)
         targets.show("b", clock)
-    assert (targets.ticks["a"].standby, targets.ticks["b"].standby) == (frozenset({0}), frozenset())
+    assert (targets.ticks["a"].gpus, targets.ticks["b"].duplicates) == ([], {})
     assert counted(targets.ticks["b"], "observed_seconds") == 39.0
-    assert targets.ticks["b"].results[0].held.workload_class != "unknown"
+    assert targets.ticks["b"].gpus[0].result.held.workload_class != "unknown"
 
 
 def test_an_exporter_that_is_replaced_keeps_the_counters() -> None:
@@ -119,7 +126,7 @@ def test_an_exporter_that_is_replaced_keeps_the_counters() -> None:
     for clock in range(12, 21):
         targets.show("b", clock)
     assert counted(targets.ticks["b"], "observed_seconds") == 19.0
-    assert targets.counters("b").created == alone([1]).created
+    assert targets.counters().created == alone([1]).created
 
 
 @pytest.mark.parametrize(
@@ -157,7 +164,8 @@ def test_a_node_is_the_same_with_and_without_a_name_in_the_source() -> None:
     for clock in range(1, 6):
         targets.show("a", clock, node="n1")
         targets.show("b", clock)
-    assert counted(targets.ticks["b"], "observed_seconds") == 4.0
+    assert targets.seconds == 4.0
+    assert (targets.ticks["b"].gpus, targets.ticks["b"].duplicates) == ([], {"a": 1})
 
 
 def test_a_slow_standby_and_a_fast_one_lose_no_time() -> None:
@@ -183,7 +191,7 @@ def test_a_gpu_that_was_forgotten_is_another_one_when_it_returns() -> None:
 
 def test_no_reading_of_an_earlier_tick_is_kept() -> None:
     targets = Targets()
-    energies = [targets.show("one", clock).readings[0].energy_joules_total for clock in range(1, 8)]
+    energies = [targets.show("one", clock).gpus[0].reading.energy_joules_total for clock in range(1, 8)]
     gc.collect()
     kept = {each.energy_joules_total for each in gc.get_objects() if type(each) is Reading}
     assert kept & set(energies) == {energies[-1]}
@@ -198,5 +206,6 @@ def test_a_silent_exporter_loses_no_gpu_because_another_one_answers_for_a_shared
         alive.compute(sample(clock, reading, devices=[GPU]))
         shown = reading if clock < 10 else NOTHING._replace(memory_bytes=8e10)
         tick = silent.compute(sample(clock, shown, shown, devices=[GPU, OTHER]))
-    assert tick.results[0].health.check("gpu_lost").state == "ok"
-    assert tick.results[1].health.check("gpu_lost").state != "crit"
+    (row,) = tick.gpus
+    assert (row.device, tick.duplicates) == (OTHER, {"test": 1})
+    assert row.result.health.check("gpu_lost").state != "crit"

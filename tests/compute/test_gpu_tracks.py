@@ -56,7 +56,7 @@ def test_an_instance_of_another_profile_is_another_instance() -> None:
 
 def test_devices_that_the_source_does_not_distinguish_have_tracks_of_their_own() -> None:
     target = TrackedTarget()
-    first = target.tick(GPU, GPU, GPU).gpus.states
+    first = target.tick(GPU, GPU, GPU).states
     assert len({track.key for track in first}) == 3
-    assert target.tick(GPU, GPU, GPU).gpus.states == first
+    assert target.tick(GPU, GPU, GPU).states == first
     assert {track.decision.kind for track in first} == {"next"}

@@ -14,7 +14,9 @@ from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.target_gpus import Tracker
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.health import Health
 from pulsed.model.raw_tick import Epoch, KernelEvent
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import GPU, INSTANCE, OTHER, Sim
 from tests.compute.streams import DAY, sample
@@ -38,9 +40,9 @@ def test_a_gpu_that_vanishes_and_that_the_driver_reports_as_lost_is_lost_after_t
     assert lost.health.state == "crit"
     assert lost.health.check("gpu_lost").state == "crit"
     assert lost.health.check("row_remap_failed").state == "unknown"
-    assert [(change.position, change.check, change.after) for change in tick.changes if change.after == "crit"] == [
-        (-1, "gpu_lost", "crit"),
-        (-1, "", "crit"),
+    assert [(change.device, change.check, change.after) for change in tick.changes if change.after == "crit"] == [
+        (OTHER, "gpu_lost", "crit"),
+        (OTHER, "", "crit"),
     ]
     assert sim.tick(ALIVE).missing[0].device is OTHER
     tick = sim.tick(ALIVE, ALIVE, devices=[GPU, OTHER])
@@ -322,6 +324,13 @@ def test_the_end_of_a_problem_is_a_change() -> None:
     assert ("row_remap_pending", "warn", "ok") in [(change.check, change.before, change.after) for change in changes]
 
 
+def evaluated(table: GpuTable, tracker: Tracker, evaluator: HealthEvaluator, tick: Tick) -> Health:
+    """The health of the first GPU of a tick."""
+    tracked = tracker.track(tick)
+    evaluator.evaluate(tick, tracked)
+    return table.health_of(tracked.states[0]).health
+
+
 def test_a_gpu_takes_the_kernels_messages_of_its_own_address() -> None:
     device = replace(GPU, pci_bus_id="00000000:3B:00.0")
     table = GpuTable()
@@ -330,7 +339,7 @@ def test_a_gpu_takes_the_kernels_messages_of_its_own_address() -> None:
 
     def events_after(clock: float, *events: KernelEvent) -> set[int]:
         tick = replace(sample(clock, Reading(**ALIVE), devices=[device]), kernel_events=events)
-        health = evaluator.evaluate(tick, tick.readings, tracker.track(tick)).healths[0]
+        health = evaluated(table, tracker, evaluator, tick)
         return {int(code) for code, count in health.xid_events if count}
 
     assert events_after(1.0) == set()
@@ -345,7 +354,7 @@ def test_the_kernel_log_is_an_input_while_it_is_read(events: tuple[()] | None, v
     tracker = Tracker(table)
     tick = replace(sample(1.0, Reading(**ALIVE)), kernel_events=events)
     evaluator = HealthEvaluator(table, tracker)
-    (health,) = evaluator.evaluate(tick, tick.readings, tracker.track(tick)).healths
+    health = evaluated(table, tracker, evaluator, tick)
     assert dict(health.check("xid_critical").evidence).get("kernel_log") == value
 
 
@@ -386,8 +395,8 @@ def test_messages_of_the_kernel_are_events_with_their_own_time() -> None:
 
     def xids(clock: float, *events: KernelEvent) -> list[tuple[int, float, int, int]]:
         tick = replace(sample(clock, Reading(**ALIVE), devices=[gpu]), kernel_events=events)
-        found = evaluator.evaluate(tick, tick.readings, tracker.track(tick)).xids
-        return [(each.code, round(each.time - DAY, 3), each.count, each.total) for each in found]
+        evaluator.evaluate(tick, tracker.track(tick))
+        return [(each.code, round(each.time - DAY, 3), each.count, each.total) for each in tick.xids]
 
     assert xids(10.0) == []
     messages = [KernelEvent("xid", 31, DAY + second, gpu.pci_bus_id) for second in (10.25, 10.5)]

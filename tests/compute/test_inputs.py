@@ -8,10 +8,12 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.plausibility_rules import ACTIVITY, RATES
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
-from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.computed_tick import Result
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import WORKLOAD_CLASSES
 from pulsed.reader.exposition.parser import PageParser
+from tests.support.ticks import anomalies_of, results_of
 
 START = 1767225600.0
 
@@ -53,7 +55,7 @@ class Node:
         self.parser, self.pipeline = PageParser(), Pipeline(GpuTable(settings), "node")
         self.polls = 0
         self.joules = [1e6] * gpus
-        self.last: ComputedTick | None = None
+        self.last: Tick | None = None
 
     def page(self, values: dict[str, float], watts: float) -> dict[str, float]:
         """Values of a GPU that is measured anew: power has noise, and energy grows."""
@@ -78,7 +80,7 @@ class Node:
         read = self.parser.parse(text.encode())
         raw = RawTick("test", START + moment, moment, self.interval, read.layout, read.values, read.rejected)
         self.last = self.pipeline.process(raw)
-        return self.last.results[0]
+        return self.last.gpus[0].result
 
 
 # --- a hung job is work, not an implausible input
@@ -94,7 +96,7 @@ def test_a_hung_job_stays_busy_whatever_power_it_had_before(hung: dict[str, floa
     for number in range(max(60, round(1000 / interval))):
         result = node.poll(node.page(hung, 620.0 if number < late else 210.0))
         assert node.last is not None
-        assert dict(node.last.anomalies) == {}
+        assert dict(anomalies_of(node.last)) == {}
         assert result.workload.raw_class == "busy_low_sm_use"
     assert result.held.workload_class == "busy_low_sm_use"
 
@@ -106,8 +108,8 @@ def test_a_profile_that_freezes_while_the_job_ends_is_found() -> None:
     for _ in range(200):
         node.poll(node.page({**SPINNING, "DCGM_FI_DEV_GPU_UTIL": 0.0}, 80.0))
     assert node.last is not None
-    assert node.last.anomalies == {0: ("profiling_frozen",)}
-    assert {getattr(node.last.readings[0], name) for name in (*ACTIVITY, *RATES)} == {None}
+    assert anomalies_of(node.last) == {0: ("profiling_frozen",)}
+    assert {getattr(node.last.gpus[0].reading, name) for name in (*ACTIVITY, *RATES)} == {None}
 
 
 def test_a_reload_keeps_a_proven_stuck_profiler() -> None:
@@ -116,11 +118,11 @@ def test_a_reload_keeps_a_proven_stuck_profiler() -> None:
     for _ in range(20):
         node.poll(node.page(stuck, 620.0))
     assert node.last is not None
-    assert node.last.anomalies == {0: ("profiling_stuck_at_zero",)}
+    assert anomalies_of(node.last) == {0: ("profiling_stuck_at_zero",)}
     node.pipeline.computer.table.reconfigure(ComputeSettings(workload=WorkloadSettings(hold=3.0)))
     for _ in range(5):
         assert node.poll(node.page(stuck, 620.0)).workload.raw_class == "unknown"
-        assert node.last.anomalies == {0: ("profiling_stuck_at_zero",)}
+        assert anomalies_of(node.last) == {0: ("profiling_stuck_at_zero",)}
 
 
 # --- without fresh inputs nothing is ok
@@ -142,7 +144,7 @@ DEFAULT_PAGE = {name: value for name, value in JOB.items() if "SM_" not in name}
 
 def states(node: Node, check: str = "") -> list[str]:
     assert node.last is not None
-    healths = [result.health for result in node.last.results]
+    healths = [result.health for result in results_of(node.last)]
     return [health.check(check).state if check else health.state for health in healths]
 
 
@@ -177,8 +179,8 @@ def test_a_node_that_is_frozen_for_long_is_unknown(values: dict[str, float], int
     assert states(node, "telemetry") == ["warn", "warn"]
     assert states(node, "gpu_lost") == ["ok", "ok"]
     assert node.last is not None
-    assert node.last.anomalies == {0: ("values_frozen",), 1: ("values_frozen",)}
-    assert node.last.results[0].workload.raw_class == "unknown"
+    assert anomalies_of(node.last) == {0: ("values_frozen",), 1: ("values_frozen",)}
+    assert node.last.gpus[0].result.workload.raw_class == "unknown"
 
 
 def test_a_frozen_gpu_among_live_ones_raises_telemetry() -> None:
@@ -190,7 +192,7 @@ def test_a_frozen_gpu_among_live_ones_raises_telemetry() -> None:
     assert states(node, "telemetry") == ["warn", "ok"]
     assert states(node, "gpu_lost") == ["ok", "ok"]
     assert node.last is not None
-    remedy = node.last.results[0].health.check("telemetry").remedy
+    remedy = node.last.gpus[0].result.health.check("telemetry").remedy
     assert remedy.startswith("Readings are stale: check the host engine or the exporter")
     assert remedy.partition("if it hangs, ")[2].startswith("drain")  # not before
     assert "drain" not in remedy.partition("if it hangs, ")[0]

@@ -9,38 +9,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.absence import KEPT
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.presence import KEPT
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.compute.target_gpus import Tracker
-from pulsed.model.canonical_tick import CanonicalTick
-from pulsed.model.computed_tick import ClassChange, ComputedTick
+from pulsed.model.computed_tick import ClassChange
 from pulsed.model.counters import IDLE_KINDS
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.owner import pod
+from pulsed.model.owner import Ownership, pod
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, WORKLOAD_CLASSES, Reading
 from tests.compute.readings import arbitrary, many, result_of
 from tests.compute.streams import BUSY, DAY, GPU, IDLE, MEMORY, NAMES, OTHER, activity, counted, sample
+from tests.support.ticks import missing_in, readings_of, results_of
 
 
-def run(ticks: Iterable[CanonicalTick], settings: ComputeSettings | None = None) -> list[ComputedTick]:
+def run(ticks: Iterable[Tick], settings: ComputeSettings | None = None) -> list[Tick]:
     computer = ComputeLayer(GpuTable(settings))
     return [computer.compute(tick) for tick in ticks]
 
 
-def observed(ticks: Iterable[CanonicalTick]) -> list[float]:
+def observed(ticks: Iterable[Tick]) -> list[float]:
     return [counted(tick, "observed_seconds") for tick in run(ticks)]
 
 
 def test_each_tick_by_itself_is_what_compute_says() -> None:
     ticks = [sample(clock, reading) for clock, reading in enumerate(NAMES)]
     for tick, found in zip(ticks, run(ticks), strict=True):
-        alone = result_of(tick.readings[0])
-        assert (found.devices, list(found.readings), found.values) == (tick.devices, list(tick.readings), tick.values)
-        assert found.results[0].real_utilization == alone.real_utilization
-        assert found.results[0].workload == alone.workload
-        assert found.results[0].workload.raw_class == NAMES[tick.readings[0]]
+        alone = result_of(tick.gpus[0].reading)
+        assert (found.devices, list(readings_of(found)), found.values) == (
+            tick.devices,
+            list(readings_of(tick)),
+            tick.values,
+        )
+        assert found.gpus[0].result.real_utilization == alone.real_utilization
+        assert found.gpus[0].result.workload == alone.workload
+        assert found.gpus[0].result.workload.raw_class == NAMES[tick.gpus[0].reading]
 
 
 @pytest.mark.parametrize(("mebibytes", "kind"), [(0.0, "free"), (255.0, "free"), (256.0, "held")])
@@ -51,7 +56,7 @@ def test_256_mib_in_use_hold_an_idle_gpu_by_default(mebibytes: float, kind: str)
 
 
 def test_a_tick_without_gpus_is_nothing() -> None:
-    assert run([sample(0.0), sample(1.0, IDLE)])[0].results == ()
+    assert results_of(run([sample(0.0), sample(1.0, IDLE)])[0]) == []
 
 
 def test_a_sample_covers_the_time_since_the_one_before() -> None:
@@ -80,7 +85,7 @@ def test_the_wall_clock_counts_nothing() -> None:
     wall = (DAY, DAY + 7200.0, DAY - 3600.0)
     ticks = [sample(float(at), IDLE, time=when) for at, when in enumerate(wall)]
     assert observed(ticks) == [0.0, 1.0, 2.0]
-    assert run(ticks)[-1].results[0].held.since == DAY
+    assert run(ticks)[-1].gpus[0].result.held.since == DAY
 
 
 def test_a_long_pause_counts_nothing_not_even_energy() -> None:
@@ -121,15 +126,18 @@ def test_the_counters_of_a_gpu_that_comes_back_go_on() -> None:
             sample(11.0, IDLE, BUSY),
         ]
     )
-    back = [counted(tick, "observed_seconds", position=1) for tick in found if len(tick.results) > 1]
-    assert back == [0.0, 1.0, 3.0, 3.0, 4.0]
+    back = [counted(tick, "observed_seconds", position=1) for tick in found]
+    assert back == [0.0, 1.0, 1.0, 3.0, 3.0, 3.0, 4.0]
     assert counted(found[-1], "observed_seconds") == 5.0
-    assert found[-1].results[1].counters.created == DAY
+    assert found[-1].gpus[1].result.counters.created == DAY
 
 
 def test_a_device_that_is_only_described_anew_goes_on() -> None:
-    described = replace(GPU, model="NVIDIA H100", owners=(pod("default", "train-0"),))
-    found = run([sample(0.0, IDLE), sample(1.0, IDLE, devices=[described]), sample(2.0, IDLE, devices=[described])])
+    described = replace(GPU, model="NVIDIA H100")
+    ticks = [sample(0.0, IDLE), sample(1.0, IDLE, devices=[described]), sample(2.0, IDLE, devices=[described])]
+    for tick in ticks[1:]:
+        tick.gpus[0].ownership = Ownership((pod("default", "train-0"),))
+    found = run(ticks)
     assert counted(found[-1], "observed_seconds") == 2.0
     assert counted(found[-1], "idle_seconds", "held") == 2.0
 
@@ -172,34 +180,34 @@ def test_what_is_remembered_is_bounded_and_the_longest_gone_is_forgotten_first()
 def test_a_change_of_class_is_reported_once_with_the_time_of_its_first_sample() -> None:
     readings = [IDLE, BUSY, BUSY, BUSY, IDLE, BUSY, MEMORY, MEMORY, MEMORY]
     found = run(sample(float(clock), reading) for clock, reading in enumerate(readings))
-    held = [tick.results[0].held for tick in found]
+    held = [tick.gpus[0].result.held for tick in found]
     assert [each.workload_class for each in held] == ["idle"] * 2 + ["tensor_heavy_compute"] * 5 + ["memory_bound"] * 2
     assert [tick.changes for tick in found if tick.changes] == [
-        (ClassChange(0, "idle", "tensor_heavy_compute", DAY + 1),),
-        (ClassChange(0, "tensor_heavy_compute", "memory_bound", DAY + 6),),
+        (ClassChange(GPU, "idle", "tensor_heavy_compute", DAY + 1, "compute"),),
+        (ClassChange(GPU, "tensor_heavy_compute", "memory_bound", DAY + 6, "memory"),),
     ]
     assert held[-1].changes == 2
-    assert [tick.results[0].workload.raw_class for tick in found] == [NAMES[reading] for reading in readings]
+    assert [tick.gpus[0].result.workload.raw_class for tick in found] == [NAMES[reading] for reading in readings]
 
 
 def test_changes_say_which_device() -> None:
     found = run([sample(0.0, IDLE, IDLE, interval=15.0), sample(15.0, IDLE, BUSY, interval=15.0)])
-    assert found[-1].changes == (ClassChange(1, "idle", "tensor_heavy_compute", DAY + 15),)
+    assert found[-1].changes == (ClassChange(OTHER, "idle", "tensor_heavy_compute", DAY + 15, "compute"),)
 
 
 def test_after_a_gap_longer_than_the_hold_the_class_is_that_of_the_sample() -> None:
     found = run([sample(0.0, IDLE), sample(1.0, IDLE), sample(60.0, BUSY), sample(120.0, BUSY)])
-    assert found[2].changes == (ClassChange(0, "idle", "tensor_heavy_compute", DAY + 60),)
+    assert found[2].changes == (ClassChange(GPU, "idle", "tensor_heavy_compute", DAY + 60, "compute"),)
     assert found[3].changes == ()
-    assert found[3].results[0].held.since == DAY + 120  # what was in between nobody knows
+    assert found[3].gpus[0].result.held.since == DAY + 120  # what was in between nobody knows
 
 
 def test_a_shorter_gap_neither_ends_what_is_held_nor_lets_a_flicker_through() -> None:
     clocks = [0.0, 0.1, 0.2, 1.0, 1.1, 1.2]
     readings = [IDLE, IDLE, IDLE, BUSY, IDLE, IDLE]
     found = run(sample(clock, reading, interval=0.1) for clock, reading in zip(clocks, readings, strict=True))
-    assert {tick.results[0].held.workload_class for tick in found} == {"idle"}
-    assert found[-1].results[0].held.since == DAY
+    assert {tick.gpus[0].result.held.workload_class for tick in found} == {"idle"}
+    assert found[-1].gpus[0].result.held.since == DAY
     assert counted(found[-1], "observed_seconds") == pytest.approx(0.4)
 
 
@@ -220,7 +228,7 @@ def test_the_hold_is_configured() -> None:
 def test_time_is_counted_by_raw_class() -> None:
     readings = [IDLE, BUSY, IDLE, MEMORY, IDLE]
     found = run(sample(float(clock), reading) for clock, reading in enumerate(readings))[-1]
-    assert found.results[0].held.workload_class == "idle"
+    assert found.gpus[0].result.held.workload_class == "idle"
     assert [counted(found, "workload_class_seconds", NAMES[reading]) for reading in (IDLE, BUSY, MEMORY)] == [2, 1, 1]
 
 
@@ -236,7 +244,7 @@ def test_a_square_wave_that_no_scraper_sees_is_counted() -> None:
         busy = counted(after, "real_utilization_seconds") - counted(before, "real_utilization_seconds")
         seconds = counted(after, "observed_seconds") - counted(before, "observed_seconds")
         assert busy / seconds == pytest.approx(0.3 * level, rel=1e-9)
-    assert {tick.results[0].real_utilization.ratio for tick in scraped} == {0.0}
+    assert {tick.gpus[0].result.real_utilization.ratio for tick in scraped} == {0.0}
 
 
 steps = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0, 3.5, -1.0, 600.0, -600.0]), st.floats(-5, 5))
@@ -248,16 +256,16 @@ def test_in_any_stream_no_counter_falls_or_counts_twice(
     stream: list[tuple[float, tuple[Device, ...], Reading, Reading]],
 ) -> None:
     computer, tracker, clock = ComputeLayer(GpuTable()), Tracker(GpuTable()), 1000.0
-    last: dict[Entity, ComputedTick] = {}
+    last: dict[Entity, Tick] = {}
     covered = dict.fromkeys((GPU.entity, OTHER.entity), 0.0)
     for step, devices, *readings in stream:
         clock += step
         canonical = sample(clock, *readings[: len(devices)], devices=devices)
-        tracks, tick = tracker.track(canonical).gpus.states, computer.compute(canonical)
+        tracks, tick = tracker.track(canonical).states, computer.compute(canonical)
         for position, device in enumerate(devices):
             entity = device.entity
             covered[entity] += tracks[position].decision.covered
-            account, held = tick.results[position].counters, tick.results[position].held
+            account, held = tick.gpus[position].result.counters, tick.gpus[position].result.held
             observed = counted(tick, "observed_seconds", position=position)
             assert observed == pytest.approx(covered[entity], abs=1e-9)
             assert sum(account.value("workload_class_seconds", name) or 0.0 for name in WORKLOAD_CLASSES) == observed
@@ -266,13 +274,13 @@ def test_in_any_stream_no_counter_falls_or_counts_twice(
             if entity in last:
                 before = last[entity]
                 at = [each.entity for each in before.devices].index(entity)
-                old = before.results[at]
+                old = before.gpus[at].result
                 assert all(
                     new is not None and new >= known
                     for known, new in zip(old.counters.values, account.values, strict=True)
                     if known is not None
                 )
-                told = [change for change in tick.changes if change.position == position]
+                told = [change for change in tick.changes if change.device.entity == entity]
                 assert held.changes - old.held.changes == len(told)
                 assert [(old.held.workload_class, held.workload_class)] * len(told) == [each[1:3] for each in told]
                 assert (held.workload_class != old.held.workload_class) == bool(told)
@@ -282,7 +290,7 @@ def test_in_any_stream_no_counter_falls_or_counts_twice(
 def test_a_gpu_of_which_nothing_is_known_is_observed_all_the_same() -> None:
     found = run(sample(float(clock), NOTHING) for clock in range(3))[-1]
     assert counted(found, "workload_class_seconds", "unknown") == 2.0
-    assert found.results[0].counters.value("real_utilization_seconds") is None
+    assert found.gpus[0].result.counters.value("real_utilization_seconds") is None
 
 
 def test_a_lost_gpu_keeps_its_counters_and_is_shown_after_the_others() -> None:
@@ -290,9 +298,9 @@ def test_a_lost_gpu_keeps_its_counters_and_is_shown_after_the_others() -> None:
     found = run(
         [sample(float(now), alive, beside) for now in range(4)] + [sample(float(now), alive) for now in (4, 5, 6)]
     )
-    assert [len(tick.missing) for tick in found] == [0, 0, 0, 0, 0, 1, 1]
+    assert [len(missing_in(tick)) for tick in found] == [0, 0, 0, 0, 1, 1, 1]
     last = found[-1]
-    assert (last.devices, dict(last.missing)) == ((GPU, OTHER), {1: DAY + 3.0})
+    assert (last.devices, dict(missing_in(last))) == ((GPU, OTHER), {1: DAY + 3.0})
     assert counted(last, "observed_seconds", position=1) == 3.0
     assert last.devices == found[-2].devices
 
@@ -309,9 +317,9 @@ def test_a_lost_gpu_that_is_forgotten_leaves_the_others_as_they_are() -> None:
     removal, tick = computer.forget(computer.absent[0])
     assert removal.device is GPU
     assert tick is not None
-    assert (tick.devices, list(tick.missing)) == ((OTHER, third), [1])
-    assert [len(tick.readings), len(tick.results)] == [2, 2]
-    assert tick.readings[0].temperature_celsius == 40.0
+    assert (tick.devices, list(missing_in(tick))) == ((OTHER, third), [1])
+    assert [len(readings_of(tick)), len(results_of(tick))] == [2, 2]
+    assert tick.gpus[0].reading.temperature_celsius == 40.0
     later = computer.compute(sample(3.0, readings[1], devices=[OTHER]))
     assert later.devices == (OTHER, third)
 
@@ -322,10 +330,10 @@ def test_a_gpu_that_is_forgotten_before_any_tick_has_lost_nothing() -> None:
 
 def test_a_sample_that_the_source_repeats_has_the_results_of_new_settings() -> None:
     computer = ComputeLayer(GpuTable())
-    first, second = (computer.compute(sample(clock, BUSY)).results[0] for clock in (0.0, 1.0))
+    first, second = (computer.compute(sample(clock, BUSY)).gpus[0].result for clock in (0.0, 1.0))
     assert second.real_utilization == first.real_utilization
     weights = replace(ComputeSettings().real_utilization, preset="mem")
     computer.table.reconfigure(ComputeSettings(real_utilization=weights))
-    third = computer.compute(sample(2.0, BUSY)).results[0]
+    third = computer.compute(sample(2.0, BUSY)).gpus[0].result
     assert third.real_utilization == result_of(BUSY, ComputeSettings(real_utilization=weights)).real_utilization
     assert third.real_utilization != second.real_utilization

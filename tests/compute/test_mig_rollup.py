@@ -11,12 +11,14 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.mig_rollup import UNKNOWN_PROFILE, MigRollup, Share, narrowed, shares_of
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.computed_tick import Bounds, ComputedTick, Inputs, Result
+from pulsed.model.computed_tick import Bounds, Inputs, Result
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING
 from pulsed.translate.translator import Translator
 from tests.compute.readings import consistent, hidden, hide, many
 from tests.support.samples import SAMPLES, needs_samples
+from tests.support.ticks import results_of
 from tests.translate.build import page_tick
 
 A100, A100_40, H100, A30 = "NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "NVIDIA A30"
@@ -160,14 +162,14 @@ def test_a_board_that_contradicts_its_instances_is_not_bounded_by_them(measured:
     assert narrowed(own, rolled_up) == own
 
 
-def computed(page: str, settings: ComputeSettings | None = None) -> ComputedTick:
+def computed(page: str, settings: ComputeSettings | None = None) -> Tick:
     return ComputeLayer(GpuTable(settings)).compute(Translator().translate(page_tick(page)))
 
 
-def board(tick: ComputedTick) -> Result:
+def board(tick: Tick) -> Result:
     (found,) = [
         result
-        for device, result in zip(tick.devices, tick.results, strict=True)
+        for device, result in zip(tick.devices, results_of(tick), strict=True)
         if device.entity.kind == "gpu" and device.entity.gpu == "0"
     ]
     return found
@@ -226,7 +228,7 @@ def test_other_gpus_have_no_partition() -> None:
     whole = 'DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",modelName="NVIDIA A100-SXM4-80GB"} 40\n'
     assert board(computed(whole)).mig_unpartitioned is None
     assert board(computed(whole)).rollup_bounds is None
-    assert computed(whole).readings[0]._replace(temperature_celsius=None) == NOTHING
+    assert computed(whole).gpus[0].reading._replace(temperature_celsius=None) == NOTHING
 
 
 @needs_samples

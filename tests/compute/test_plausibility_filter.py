@@ -19,6 +19,7 @@ from pulsed.reader.demo.source import DemoSource
 from pulsed.translate.translator import Translator
 from tests.compute.readings import arbitrary, consistent, many, result_of
 from tests.support.samples import SAMPLES, needs_samples
+from tests.support.ticks import readings_of
 from tests.translate.build import dmon_ticks, page_tick
 
 DEFAULT = PlausibilitySettings()
@@ -505,7 +506,7 @@ def seen(ticks: Sequence[RawTick], seconds: float) -> set[str]:
     found: set[str] = set()
     for raw in ticks:
         canonical = translator.translate(raw)
-        for device, reading in zip(canonical.devices, canonical.readings, strict=True):
+        for device, reading in zip(canonical.devices, readings_of(canonical), strict=True):
             known = filters.get(device.entity)
             plausible = filters.setdefault(device.entity, known or Gpu(DEFAULT))
             found.update(plausible.apply(reading, seconds if known else 0.0)[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_an_instance_has_no_quantities_of_its_board() -> None:
         (Device(BOARD, model="Tesla V100-SXM2-16GB"), True),
         (Device(BOARD, model="NVIDIA A40"), True),
         (Device(BOARD, model="NVIDIA RTX PRO 4000 Blackwell"), True),
-        (Device(BOARD, model="NVIDIA A40-48Q", guest=True), False),
+        (Device(replace(BOARD, is_guest=True), model="NVIDIA A40-48Q"), False),
     ],
 )
 def test_guests_and_consumer_boards_have_no_profiling_counters(device: Device, expected: bool) -> None:

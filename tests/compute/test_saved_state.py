@@ -12,8 +12,8 @@ from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.saved_state import VERSION
-from pulsed.model.canonical_tick import Extras
 from pulsed.model.raw_tick import Epoch
+from pulsed.model.tick import Extras
 from tests.compute.health.sim import GPU, Sim
 
 COUNTERS: dict[str, float | None] = {

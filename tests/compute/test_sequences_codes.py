@@ -12,6 +12,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.health import Health
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
+from tests.support.ticks import results_of
 
 START = 1767225600.0
 MINUTE = 60.0
@@ -49,7 +50,7 @@ class Exporter:
         ]
         read = self.parser.parse("".join(lines).encode())
         raw = RawTick("test", START + self.now, self.now, self.interval, read.layout, read.values, read.rejected)
-        return [result.health for result in self.pipeline.process(raw).results]
+        return [result.health for result in results_of(self.pipeline.process(raw))]
 
     def measure(self, *gpus: Series, model: str = "NVIDIA H100 80GB HBM3") -> list[Health]:
         """Read a page of GPUs whose power has noise."""

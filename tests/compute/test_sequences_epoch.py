@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from pulsed.model.canonical_tick import Extras
 from pulsed.model.owner import Owner, pod
 from pulsed.model.raw_tick import Epoch, KernelEvent
-from tests.compute.health.sim import GPU, Sim
+from pulsed.model.tick import Extras
+from tests.compute.health.sim import Sim
 
 VITAL = {"temperature_celsius": 40.0, "power_watts": 200.0}
 DAY = 86400.0
@@ -356,7 +356,7 @@ def test_a_code_that_repeats_with_one_program_is_of_that_program(
     sim = Sim(interval=200.0)
     sim.health(**VITAL, xid_last_code=0.0)
     for having in owners:
-        sim.devices = (replace(GPU, owners=having),)
+        sim.owners = {0: having}
         check = sim.check("xid_repeat", **VITAL, xid_last_code=float(code))
         sim.health(**VITAL, xid_last_code=0.0)
     assert check.state == state

@@ -33,7 +33,7 @@ def test_a_sample_covers_the_time_since_the_previous_one() -> None:
 
 def test_a_gpu_is_new_in_one_tick_only_although_the_devices_stay_the_same_object() -> None:
     tracker, devices = Tracker(GpuTable()), (GPU,)
-    (track,) = tracker.track(sample(1.0, NOTHING, devices=devices)).gpus.states
+    (track,) = tracker.track(sample(1.0, NOTHING, devices=devices)).states
     statuses = [track.status]
     for clock in (2.0, 3.0):
         tracker.track(sample(clock, NOTHING, devices=devices))
@@ -118,31 +118,35 @@ def test_a_gpu_that_returns_with_another_clock_covers_nothing() -> None:
 def test_missing_gpus_grow_older() -> None:
     target = TrackedTarget()
     target.tick(GPU, OTHER)
-    missing = target.tick(GPU).gpus.missing
+    missing = target.tick(GPU).missing
     assert [track.device for track in missing] == [OTHER]
     target.tick(GPU)
     assert missing[0].now == 2.0
-    assert target.tick().gpus.missing[0].device is OTHER
-    assert target.tick(GPU, OTHER).gpus.missing == ()
+    assert target.tick().missing[0].device is OTHER
+    assert target.tick(GPU, OTHER).missing == ()
 
 
-def test_the_roster_is_the_same_object_while_nothing_changes() -> None:
+def test_the_states_are_the_same_while_nothing_changes() -> None:
     target = TrackedTarget()
     devices = (GPU, OTHER)
-    rosters = [target.tracker.track(sample(float(at), NOTHING, NOTHING, devices=devices)).gpus for at in range(3)]
-    assert all(roster is rosters[0] for roster in rosters)
+    ticks = [target.tracker.track(sample(float(at), NOTHING, NOTHING, devices=devices)) for at in range(3)]
+    assert all(tracked.states == ticks[0].states for tracked in ticks)
+
+
+def boards_of(*devices: Device) -> list[Device]:
+    """The boards of the devices of a tick."""
+    return [state.board.device for state in TrackedTarget().tick(*devices).states]
 
 
 def test_the_board_of_a_part() -> None:
-    roster = TrackedTarget().tick(PART, GPU, OTHER).gpus
-    assert [track.device for track in roster.boards] == [GPU, GPU, OTHER]
-    assert [track.device for track in TrackedTarget().tick(PART, OTHER).gpus.boards] == [PART, OTHER]
+    assert boards_of(PART, GPU, OTHER) == [GPU, GPU, OTHER]
+    assert boards_of(PART, OTHER) == [PART, OTHER]
 
 
 def test_boards_without_uuids_have_their_own_parts() -> None:
     boards = [Device(Entity("gpu", index)) for index in "01"]
     parts = [Device(Entity("mig", index, "", "1")) for index in "01"]
-    assert [track.device for track in TrackedTarget().tick(*boards, *parts).gpus.boards] == boards * 2
+    assert boards_of(*boards, *parts) == boards * 2
 
 
 steps = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0, 3.5, -1.0, 600.0, -600.0]), st.floats(-5.0, 5.0))
@@ -157,10 +161,10 @@ def test_no_time_is_counted_twice(stream: list[tuple[float, float, tuple[Device,
     before: dict[GpuState, float] = {}
     for step, wall_step, devices in stream:
         time += wall_step
-        roster, decision, *_ = target.tick(*devices, after=step, time=time)
-        elapsed += decision.elapsed
+        roster = target.tick(*devices, after=step, time=time)
+        elapsed += roster.decision.elapsed
         assert [track.device for track in roster.states] == list(devices)
-        assert len({id(track) for track in (*roster.states, *roster.missing)}) == len(roster.states + roster.missing)
+        assert len({id(track) for track in (*roster.states, *roster.missing)}) == len((*roster.states, *roster.missing))
         for track in roster.states:
             sample_decision = track.decision
             covered[track] = covered.get(track, 0.0) + sample_decision.covered

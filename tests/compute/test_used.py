@@ -17,13 +17,15 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.products import PCIE_BYTES_PER_SECOND, memory_bandwidth_of
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
-from pulsed.model.computed_tick import ComputedTick, Workload
+from pulsed.model.computed_tick import Workload
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.owner import Owner, Owners
+from pulsed.model.owner import Owner, Owners, Ownership
 from pulsed.model.raw_tick import DECIMALS, Layout
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import CLASSES, POSITION, Reading
 from pulsed.reader.exposition.parser import PageParser, decimals_of
 from tests.compute.streams import IDLE, OTHER, activity, counted, sample
+from tests.support.ticks import results_of
 
 H100 = Device(Entity("gpu", "0", "GPU-0"), model="NVIDIA H100 80GB HBM3")
 L4 = replace(H100, model="NVIDIA L4")
@@ -76,16 +78,17 @@ class Watched:
     """A GPU whose samples of 10 s go through the layer."""
 
     def __init__(self, device: Device, reading: Reading, owners: Owners | None, layout: Layout | None = None) -> None:
-        self.layer, self.device, self.reading = ComputeLayer(GpuTable()), replace(device, owners=owners), reading
+        self.layer, self.device, self.reading, self.owners = ComputeLayer(GpuTable()), device, reading, owners
         self.layout = layout
         self.tick = self.after(0)
 
-    def after(self, ticks: int) -> ComputedTick:
+    def after(self, ticks: int) -> Tick:
         first = getattr(self, "clock", 0.0)
         for at in range(ticks + 1):
             self.clock = first + 10.0 * at
             reading = self.reading._replace(power_watts=60.0 + at % 2, temperature_celsius=40.0 + at % 2)
             given = sample(self.clock, reading, devices=(self.device, OTHER), interval=10.0)
+            given.gpus[0].ownership = Ownership(self.owners)
             if self.layout is not None:
                 given = replace(given, raw=replace(given.raw, layout=self.layout))
             self.tick = self.layer.compute(given)
@@ -123,7 +126,7 @@ def test_idle_time_is_that_in_which_the_gpu_is_not_used(case: Idle) -> None:
     assert bool(sum(counted(tick, "idle_energy_joules", kind) for kind in ("free", "held", "unknown"))) == bool(
         case.kinds
     )
-    result = tick.results[0]
+    result = tick.gpus[0].result
     assert result.held.workload_class == case.name
     assert result.held.used is not bool(case.kinds)
     kind = next(iter(case.kinds), "busy")
@@ -132,13 +135,16 @@ def test_idle_time_is_that_in_which_the_gpu_is_not_used(case: Idle) -> None:
 
 def test_any_instance_may_be_the_one_that_transcodes() -> None:
     """DCGM measures the media engines of a board as a whole."""
-    parts = [Device(Entity("mig", "0", "GPU-0", str(at), "1g.10gb"), model=H100.model, owners=POD) for at in range(2)]
+    parts = [Device(Entity("mig", "0", "GPU-0", str(at), "1g.10gb"), model=H100.model) for at in range(2)]
     still, works = Reading(**activity(0.0), memory_used_bytes=1e9), Reading(**activity(0.9))
     for board, used in ((TRANSCODING, [True, None, True]), (STILL, [False, False, True])):
         layer = ComputeLayer(GpuTable())
         for clock in range(4):
-            tick = layer.compute(sample(clock, board, still, works, devices=(H100, *parts)))
-        assert [result.workload.used for result in tick.results] == used
+            given = sample(clock, board, still, works, devices=(H100, *parts))
+            for row in given.gpus[1:]:
+                row.ownership = Ownership(POD)
+            tick = layer.compute(given)
+        assert [result.workload.used for result in results_of(tick)] == used
         assert counted(tick, "idle_seconds", "held", position=1) == (3.0 if used[1] is False else 0.0)
 
 
@@ -154,8 +160,8 @@ def test_a_printed_zero_hides_traffic_of_half_its_last_digit(model: str, hidden:
     device, reading = replace(H100, model=model), IDLE._replace(**dict.fromkeys(PCIE))
     for dialect, is_open in (("dmon", hidden > 0.0), ("exporter", False), ("pulsed", hidden > 0.0)):
         tick = Watched(device, reading, None, Layout(dialect, ())).tick  # type: ignore[arg-type]
-        assert tick.results[0].workload.candidates == (("idle", "io_or_data_loading") if is_open else ())
-        assert tick.results[0].workload.used is (None if is_open else False)
+        assert tick.gpus[0].result.workload.candidates == (("idle", "io_or_data_loading") if is_open else ())
+        assert tick.gpus[0].result.workload.used is (None if is_open else False)
 
 
 def test_whole_percents_of_the_driver_alone_still_show_an_idle_gpu() -> None:

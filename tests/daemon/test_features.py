@@ -13,8 +13,8 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature
 from pulsed.daemon.features import FeatureSet
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import TargetStore
+from pulsed.model.tick import Tick
 from tests.compute.streams import BUSY, sample
 from tests.daemon.parts import feature_parts
 
@@ -27,7 +27,7 @@ class Consumer(Feature):
 
     error, ticks, writes = "", 0, 0
 
-    def take_tick(self, tick: ComputedTick) -> None:
+    def take_tick(self, tick: Tick) -> None:
         self.ticks += 1
         self._fail()
 

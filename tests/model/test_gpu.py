@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.model.gpu import Device, Entity, GpuKey, board_keys, device_key, gpu_labels, key_of, repeated
+from pulsed.model.gpu import Device, Entity, GpuKey, board_keys, device_key, gpu_labels, key_of
 from pulsed.present.exposition.text_format import label_pairs
 
 U = "12345678-90ab-cdef-1234-567890abcdef"
@@ -59,13 +59,9 @@ def test_a_uuid_tells_gpus_apart_and_the_index_where_there_is_none() -> None:
     assert key("0", "GPU-a") == key("1", "GPU-a")
     assert key("0") != key("1")
     assert key("0", "GPU-a") != key("0", "GPU-a", "7")
-    assert key("0", "GPU-a", node="there") != key("0", "GPU-a")
-    assert key("0", "GPU-a", node="here") == key("0", "GPU-a")
-
-
-def test_the_first_claim_counts_also_within_one_target() -> None:
-    a, b, c = key("0"), key("1"), key("2")
-    assert repeated([[a], [b, a], [c, c], []]) == [frozenset(), {1}, {1}, frozenset()]
+    assert key("0", "GPU-a", node="there") == key("0", "GPU-a")
+    assert key("0", node="there") != key("0")
+    assert key("0", node="here") == key("0")
 
 
 def test_every_series_names_its_node() -> None:

@@ -8,13 +8,16 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pulsed.compute.peaks import RESOURCES
-from pulsed.model.computed_tick import ComputedTick, HeldWorkload, RealUtilization, Result, Saturation, Workload
+from pulsed.model.computed_tick import HeldWorkload, RealUtilization, Result, Saturation, Workload
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health, XidLast
+from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading
+from tests.support.ticks import tick_of
 
 TIME = 1767225600.1
 """2026-01-01T00:00:00.100Z"""
@@ -77,6 +80,7 @@ class Gpu(NamedTuple):
     reading: Reading = NOTHING
     result: Result = SETTLED
     anomalies: tuple[str, ...] = ()
+    owners: Owners | None = None
 
 
 def gpu(number: int, node: str = "node1", result: Result = SETTLED, **reading: float | None) -> Gpu:
@@ -98,20 +102,19 @@ def tick(
     types: Mapping[str, str] | None = None,
     rejected: Mapping[str, int] | None = None,
     layout: Layout | None = None,
-) -> ComputedTick:
+) -> Tick:
     layout = layout or Layout("exporter", tuple(each for each, _ in series), help or {}, types or {})
-    return ComputedTick(
+    return tick_of(
         RawTick("made", time, time, 1.0, layout, tuple(value for _, value in series), rejected or {}),
         tuple(each.device for each in gpus),
         tuple(each.reading for each in gpus),
         tuple(each.result for each in gpus),
-        {position: each.anomalies for position, each in enumerate(gpus) if each.anomalies},
+        anomalies={position: each.anomalies for position, each in enumerate(gpus)},
+        owners={position: each.owners for position, each in enumerate(gpus)},
     )
 
 
-def target(
-    name: str, computed: ComputedTick | None = None, *, kind: str = "exporter", arrived: float = 100.0
-) -> Target:
+def target(name: str, computed: Tick | None = None, *, kind: str = "exporter", arrived: float = 100.0) -> Target:
     made = Target(kind, name, 1.0, 10.0)
     if computed is not None:
         made.accept(computed, arrived)
@@ -134,17 +137,20 @@ def busy_gpus(count: int, seed: int, node: str = "node1") -> list[Gpu]:
     ]
 
 
-def next_tick(before: ComputedTick, seed: int) -> ComputedTick:
+def next_tick(before: Tick, seed: int) -> Tick:
     """A tick of the very same devices with other readings, as a stream delivers it."""
     rng = random.Random(f"next {seed}")
-    readings = tuple(
-        Reading(*[None if value is None else round(rng.random(), 6) for value in reading])
-        for reading in before.readings
-    )
-    results = tuple(
-        result._replace(real_utilization=RealUtilization(ratio, ratio, ratio, 1.0, ()))
-        for result in before.results
+    readings = [
+        Reading(*[None if value is None else round(rng.random(), 6) for value in row.reading]) for row in before.gpus
+    ]
+    results = [
+        row.result._replace(real_utilization=RealUtilization(ratio, ratio, ratio, 1.0, ()))
+        for row in before.gpus
         for ratio in [rng.random()]
-    )
+    ]
     raw = replace(before.raw, time=before.time + 1, clock=before.clock + 1)
-    return replace(before, raw=raw, readings=readings, results=results)
+    made = [
+        replace(row, reading=reading, result=result)
+        for row, reading, result in zip(before.gpus, readings, results, strict=True)
+    ]
+    return replace(before, raw=raw, gpus=made)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.tick import Tick
 from tests.support.dmon_writer import ERAS, DmonWriter, Value
 from tests.translate.build import dmon_ticks
 
@@ -21,7 +21,7 @@ def capture(fields: Iterable[int], *ticks: Rows, era: str = "C1") -> list[RawTic
     return dmon_ticks("".join([writer.header(), *map(writer.tick, ticks)]))
 
 
-def computed(raws: Iterable[RawTick], node: str = "here") -> Iterator[ComputedTick]:
+def computed(raws: Iterable[RawTick], node: str = "here") -> Iterator[Tick]:
     """These ticks of one target, taken through the layers."""
     pipeline = Pipeline(GpuTable(), node)
     return map(pipeline.process, raws)

@@ -24,6 +24,7 @@ from pulsed.model.health import NOT_EVALUATED, CheckState, Health
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import QUANTITIES
 from tests.present.boards import Gpu
+from tests.support.ticks import anomalies_of, readings_of, results_of
 
 CLASSES = (
     "idle",
@@ -280,10 +281,10 @@ def _add(family: Metric, name: str, values: Iterable[tuple[Labels, float | None]
 def _shown(board: TargetStore, now: float) -> Iterator[tuple[Labels, Gpu, float]]:
     fresh = [target.tick for target in board.targets if target.tick and now - target.arrived <= target.stale_after]
     gpus = [
-        (Gpu(device, reading, result, tuple(tick.anomalies.get(position, ()))), tick.time)
+        (Gpu(device, reading, result, tuple(anomalies_of(tick).get(position, ()))), tick.time)
         for tick in fresh
         for position, (device, reading, result) in enumerate(
-            zip(tick.devices, tick.readings, tick.results, strict=True)
+            zip(tick.devices, readings_of(tick), results_of(tick), strict=True)
         )
     ]
     nodes = [gpu.device.entity.node or board.node for gpu, _ in gpus]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from unicodedata import east_asian_width
 
 from pulsed.model.gpu import Device, Entity
@@ -39,8 +38,8 @@ def test_the_class_is_the_held_one() -> None:
 
 def test_owners() -> None:
     job, shared = (gpu(at) for at in (0, 1))
-    job = job._replace(device=replace(job.device, owners=(Owner("slurm_job", "4711"),)))
-    shared = shared._replace(device=replace(shared.device, owners=(pod("ml", "web"), pod("ml", "chat"))))
+    job = job._replace(owners=(Owner("slurm_job", "4711"),))
+    shared = shared._replace(owners=(pod("ml", "web"), pod("ml", "chat")))
     _, first, second, free = lines(store_of(target("a", tick([job, shared, gpu(2)]))))
     assert first.endswith("  4711")
     assert second.endswith("  (2) web")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device
 from pulsed.model.raw_tick import Dialect, Layout, RawTick, RawValue, Series
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading
 from pulsed.reader.dmon.parser import DmonParser
 from pulsed.reader.exposition.parser import PageParser
+from tests.support.ticks import readings_of
 
 Row = tuple[str, Mapping[str, str], RawValue]
 
@@ -43,11 +44,11 @@ def dmon_ticks(text: str) -> list[RawTick]:
     return [raw_tick(parsed.layout, parsed.values) for parsed in [*ticks, *([last] if last else [])]]
 
 
-def by_key(canonical: CanonicalTick) -> dict[tuple[str, str], tuple[Device, Reading]]:
+def by_key(canonical: Tick) -> dict[tuple[str, str], tuple[Device, Reading]]:
     """Devices and readings by GPU index and MIG id."""
     return {
         (device.entity.gpu, device.entity.mig_id): (device, reading)
-        for device, reading in zip(canonical.devices, canonical.readings, strict=True)
+        for device, reading in zip(canonical.devices, readings_of(canonical), strict=True)
     }
 
 

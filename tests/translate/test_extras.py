@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from pulsed.model.canonical_tick import CanonicalTick, Extras
+from pulsed.model.tick import Extras, Tick
 from pulsed.translate.translator import Translator
+from tests.support.ticks import extras_of
 from tests.translate.build import Row, dmon_ticks, page_tick, tick
 
 PAGE = """\
@@ -20,12 +21,12 @@ DCGM_EXP_CLOCK_EVENTS_COUNT{gpu="1",UUID="GPU-1",Hostname="n",clock_event="hw_th
 """
 
 
-def extras(page: str) -> CanonicalTick:
+def extras(page: str) -> Tick:
     return Translator("n").translate(page_tick(page))
 
 
 def test_labelled_metrics_go_to_their_gpu() -> None:
-    found = extras(PAGE).extras
+    found = extras_of(extras(PAGE))
     assert found == {
         0: Extras(xid_counts=((31, 2.0), (79, 1.0))),
         1: Extras(
@@ -51,7 +52,7 @@ DCGM_FI_DEV_NVLINK_GET_STATE{nvlink="4",gpu="1",hostname="n"} 922337203685477579
 def test_the_states_of_links_go_to_their_gpu() -> None:
     found = extras(LINKS)
     assert [device.entity.uuid for device in found.devices] == ["GPU-0", "GPU-1"]
-    assert found.extras == {0: Extras(nvlink_states=((0, 1.0), (17, 0.0))), 1: Extras(nvlink_states=((2, 1.0),))}
+    assert extras_of(found) == {0: Extras(nvlink_states=((0, 1.0), (17, 0.0))), 1: Extras(nvlink_states=((2, 1.0),))}
 
 
 COUNTERS = """\
@@ -68,7 +69,7 @@ DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS{nvlink="2",nvswitch="1"} 7
 
 
 def test_the_counters_of_links_go_to_their_gpu() -> None:
-    (found,) = extras(COUNTERS).extras.values()
+    (found,) = extras_of(extras(COUNTERS)).values()
     assert found.nvlink_counters == (
         (3, (("crc_flit_errors", 2.0), ("replay_errors", 4.0))),
         (14, (("link_recoveries_successful", 7.0), ("recovery_errors", 505.0))),
@@ -77,13 +78,13 @@ def test_the_counters_of_links_go_to_their_gpu() -> None:
 
 def test_lanes_of_dmon() -> None:
     (page,) = dmon_ticks("#Entity   GPUTL NRCL0 NRCL14\nID\nGPU 0      50    0   505\n")
-    (found,) = Translator("n").translate(page).extras.values()
+    (found,) = extras_of(Translator("n").translate(page)).values()
     assert found.nvlink_counters == ((0, (("recovery_errors", 0.0),)), (14, (("recovery_errors", 505.0),)))
 
 
 def test_a_page_without_these_metrics_has_no_extras() -> None:
     page = "\n".join(line for line in PAGE.splitlines() if line.startswith("DCGM_FI_")) + "\n"
-    assert extras(page).extras == {}
+    assert extras_of(extras(page)) == {}
 
 
 def test_what_instances_repeat_goes_to_the_board() -> None:
@@ -94,11 +95,11 @@ DCGM_EXP_XID_ERRORS_COUNT{gpu="0",UUID="GPU-0",GPU_I_ID="2",GPU_I_PROFILE="1g.10
 """
     canonical = extras(page)
     assert [device.entity.kind for device in canonical.devices] == ["gpu", "mig", "mig"]
-    assert canonical.extras == {0: Extras(xid_counts=((94, 3.0),))}
+    assert extras_of(canonical) == {0: Extras(xid_counts=((94, 3.0),))}
 
 
 def test_a_blank_is_no_count() -> None:
     labels = {"gpu": "0", "UUID": "GPU-0", "xid": "31"}
     for blank in (9223372036854775794.0, 140737488355328.0, 2147483632.0, math.nan, -1.0, None):
         rows: list[Row] = [("DCGM_FI_DEV_GPU_TEMP", labels, 40.0), ("DCGM_EXP_XID_ERRORS_COUNT", labels, blank)]
-        assert Translator("n").translate(tick(rows)).extras == {}
+        assert extras_of(Translator("n").translate(tick(rows))) == {}

@@ -10,6 +10,7 @@ from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, pod
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.translate.translator import Translator
+from tests.support.ticks import owners_of, readings_of
 from tests.translate.build import Row, by_key, dmon_ticks, page_tick, present, raw_tick, tick
 
 A = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
@@ -93,9 +94,9 @@ def test_rows_with_one_uuid_are_one_device_however_else_they_differ() -> None:
             ]
         )
     )
-    (device,) = canonical.devices
-    assert device.owners == (Owner("slurm_job", "7"), pod("ml", "a"), pod("ml", "b"))
-    assert present(canonical.readings[0]) == {
+    (row,) = canonical.gpus
+    assert row.owners == (Owner("slurm_job", "7"), pod("ml", "a"), pod("ml", "b"))
+    assert present(canonical.gpus[0].reading) == {
         "temperature_celsius": 40.0,
         "xid_last_code": 31.0,
         "memory_used_bytes": 2**20,
@@ -143,7 +144,7 @@ def test_links_switches_and_processors_are_not_gpus() -> None:
         )
     )
     assert [device.entity.uuid for device in canonical.devices] == [A]
-    assert present(canonical.readings[0]) == {"nvlink_bandwidth_bytes_per_second": 1e8}
+    assert present(canonical.gpus[0].reading) == {"nvlink_bandwidth_bytes_per_second": 1e8}
 
 
 @pytest.mark.parametrize(
@@ -182,15 +183,15 @@ def test_a_mig_instance_has_its_boards_uuid_and_its_own_profile_and_pods() -> No
     board = {"gpu": "0", "UUID": A, "modelName": "NVIDIA A30", "Hostname": "n1"}
     first = {**board, "GPU_I_PROFILE": "1g.6gb+me", "GPU_I_ID": "3", "dra_mig_device_uuid": MIG, "pod": "a"}
     second = {**board, "GPU_I_PROFILE": "1g.6gb", "GPU_I_ID": "5", "pod": "b"}
-    whole, one, two = devices(
-        ("DCGM_FI_DEV_FB_USED", first, 1.0), ("DCGM_FI_DEV_FB_USED", second, 1.0), temperature(**second)
-    )
+    rows = [("DCGM_FI_DEV_FB_USED", first, 1.0), ("DCGM_FI_DEV_FB_USED", second, 1.0), temperature(**second)]
+    translated = Translator("here").translate(tick(rows))
+    whole, one, two = translated.devices
     assert one.entity == Entity("mig", "0", A, "3", "1g.6gb+me", "n1")
-    assert (one.mig_uuid, one.model, one.owners) == (MIG, "NVIDIA A30", (pod("", "a"),))
+    assert (one.mig_uuid, one.model) == (MIG, "NVIDIA A30")
     assert two.entity == Entity("mig", "0", A, "5", "1g.6gb", "n1")
     assert whole.entity == Entity("gpu", "0", A, node="n1")
     assert (whole.mig_uuid, whole.model) == ("", "NVIDIA A30")
-    assert whole.owners == (pod("", "a"), pod("", "b"))
+    assert owners_of(translated) == [(pod("", "a"), pod("", "b")), (pod("", "a"),), (pod("", "b"),)]
 
 
 PAGE = """\
@@ -204,12 +205,12 @@ def test_texts_and_owners_that_left_the_page_are_dropped() -> None:
     parser, translator = PageParser(), Translator()
     names = []
     for name in ("a", "b", "b", "a"):
-        (device,) = translator.translate(page_tick(PAGE % (name, name), parser)).devices
-        names.append([owner.name for owner in device.owners or ()])
+        (row,) = translator.translate(page_tick(PAGE % (name, name), parser)).gpus
+        names.append([owner.name for owner in row.owners or ()])
     assert names == [["a"], ["b"], ["b"], ["a"]]
     freed = PAGE.replace(',pod="%s"', "").replace("535.1", "580.2")
-    (device,) = translator.translate(page_tick(freed, parser)).devices
-    assert (device.driver_version, device.owners) == ("580.2", None)
+    (row,) = translator.translate(page_tick(freed, parser)).gpus
+    assert (row.device.driver_version, row.owners) == ("580.2", None)
 
 
 def test_one_missing_value_changes_no_device() -> None:
@@ -244,7 +245,7 @@ def test_dmon_entities() -> None:
         Entity("gpu", "10", node="here"),
         Entity("mig", "", mig_id="70", node="here"),
     ]
-    assert [present(reading) for reading in canonical.readings] == [
+    assert [present(reading) for reading in readings_of(canonical)] == [
         {"graphics_engine_active_ratio": 0.25, "power_watts": 200.0},
         {"graphics_engine_active_ratio": 0.5, "power_watts": 300.0},
         # Which board repeats its power here is not known, and a board's power is not the instance's.
@@ -273,8 +274,8 @@ def test_dmons_only_gpu_is_the_board_of_its_instances() -> None:
     assert (one.entity, one.mig_uuid) == (Entity("mig", "0", A, "1"), MIG)
     assert (two.entity, two.mig_uuid, two.model) == (Entity("mig", "0", A, "2"), "", "NVIDIA A100")
     assert board.entity == Entity("gpu", "0", A)
-    assert [reading.power_watts for reading in canonical.readings] == [300.5, None, None]
-    assert [reading.graphics_engine_active_ratio for reading in canonical.readings] == [0.5, 0.9, 0.1]
+    assert [reading.power_watts for reading in readings_of(canonical)] == [300.5, None, None]
+    assert [reading.graphics_engine_active_ratio for reading in readings_of(canonical)] == [0.5, 0.9, 0.1]
 
 
 def test_compute_instances_stand_in_where_dmon_shows_no_gpu_instances() -> None:
@@ -289,7 +290,7 @@ def test_a_vgpu_as_its_host_sees_it() -> None:
         ("GPU", "0", {"VMUSG": 0.0, "POWER": 60.0, "VLCST": None}),
         ("vGPU", "7", {"VMUSG": 4096.0, "POWER": 60.0, "VLCST": 1.0}),
     )
-    board, vgpu = Translator().translate(tick(rows, "dmon")).readings
+    board, vgpu = readings_of(Translator().translate(tick(rows, "dmon")))
     assert present(board) == {"vgpu_memory_used_bytes": 0.0, "power_watts": 60.0}
     assert present(vgpu) == {"vgpu_memory_used_bytes": 2.0**32, "vgpu_license_status": 1.0}
 
@@ -350,8 +351,8 @@ def test_labels_of_a_live_source_identify_gpus() -> None:
     assert (split.entity.uuid, split.pci_bus_id) == (B, "00000000:0F:00.0")
     assert (instance.entity.gpu, instance.entity.uuid, instance.entity.mig_id) == ("1", B, "3")
     assert instance.mig_uuid == ""
-    assert [reading.power_watts for reading in canonical.readings] == [80.0, 90.0, None]
-    assert canonical.readings[2].graphics_engine_active_ratio == 0.5
+    assert [reading.power_watts for reading in readings_of(canonical)] == [80.0, 90.0, None]
+    assert canonical.gpus[2].reading.graphics_engine_active_ratio == 0.5
 
 
 def test_a_live_instance_whose_board_has_no_row_still_has_a_board() -> None:

@@ -9,6 +9,7 @@ import pytest
 from pulsed.model.owner import OwnerUse
 from pulsed.model.raw_tick import RawValue
 from pulsed.translate.translator import Translator
+from tests.support.ticks import readings_of, uses_of
 from tests.translate.build import Row, tick
 
 GPU = {"gpu": "0", "UUID": "GPU-a", "modelName": "NVIDIA L4", "hostname": "n1"}
@@ -23,7 +24,7 @@ def of_pod(name: str, container: str = "main", replica: str = "0", **labels: str
 
 def uses(*rows: Row) -> Keys:
     """What the owners of the only GPU use; empty if it is not known."""
-    return Translator().translate(tick(rows)).uses.get(0, {})  # type: ignore[return-value]
+    return uses_of(Translator().translate(tick(rows))).get(0, {})  # type: ignore[return-value]
 
 
 def family(name: str, whole: RawValue, **pods: RawValue) -> list[Row]:
@@ -85,5 +86,5 @@ def test_each_gpu_has_its_own_owners() -> None:
     other = {**GPU, "gpu": "1", "UUID": "GPU-b"}
     rows = [*family(MEMORY, 9000, a=6000, b=2500), (MEMORY, other, 100)]
     translated = Translator().translate(tick(rows))
-    assert list(translated.uses) == [0]
-    assert [reading.memory_used_bytes for reading in translated.readings] == [9000 * MIB, 100 * MIB]
+    assert list(uses_of(translated)) == [0]
+    assert [reading.memory_used_bytes for reading in readings_of(translated)] == [9000 * MIB, 100 * MIB]

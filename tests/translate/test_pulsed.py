@@ -5,6 +5,7 @@ from __future__ import annotations
 from pulsed.model.gpu import Entity
 from pulsed.translate.translator import Translator
 from pulsed.translate.units import INT32_BLANKS
+from tests.support.ticks import anomalies_of, readings_of
 from tests.translate.build import present, tick
 
 GPU = {"node": "n1", "gpu": "3", "uuid": "GPU-a", "model": "NVIDIA H100 80GB HBM3"}
@@ -23,22 +24,22 @@ def test_values_are_not_judged_again() -> None:
     values = {"power_watts": 0.0, "temperature_margin_celsius": -3.0, "energy_joules_total": min(INT32_BLANKS)}
     raw = tick([("time", GPU, 1.0), ("nothing_known", GPU, 1.0), *((n, GPU, v) for n, v in values.items())], "pulsed")
     canonical = Translator().translate(raw)
-    assert (present(canonical.readings[0]), canonical.anomalies) == (values, {})
+    assert (present(canonical.gpus[0].reading), anomalies_of(canonical)) == (values, {})
 
 
 def test_each_gpu_has_its_own_values() -> None:
     raw = tick([("power_watts", {"gpu": gpu}, watts) for gpu, watts in (("0", 100.0), ("1", 200.0))], "pulsed")
-    assert [reading.power_watts for reading in Translator().translate(raw).readings] == [100.0, 200.0]
+    assert [reading.power_watts for reading in readings_of(Translator().translate(raw))] == [100.0, 200.0]
 
 
 def test_a_size_needs_all_its_parts() -> None:
     """A column that is not in the file may have been left out by whoever exported it."""
     parts = {"memory_used_bytes": 10.0, "memory_free_bytes": 20.0}
     translated = Translator().translate(tick([(n, GPU, v) for n, v in parts.items()], "pulsed"))
-    assert present(translated.readings[0]) == parts
+    assert present(translated.gpus[0].reading) == parts
     parts["memory_reserved_bytes"] = 10.0
     translated = Translator().translate(tick([(n, GPU, v) for n, v in parts.items()], "pulsed"))
-    assert present(translated.readings[0]) == {**parts, "memory_bytes": 40.0, "memory_used_ratio": 0.25}
+    assert present(translated.gpus[0].reading) == {**parts, "memory_bytes": 40.0, "memory_used_ratio": 0.25}
 
 
 def test_a_vgpu_guest_is_told_as_on_a_page() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Entity
 from pulsed.model.owner import pod
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.translator import Translator
 from tests.support.samples import SAMPLES, needs_samples
+from tests.support.ticks import anomalies_of, readings_of
 from tests.translate.build import by_key, dmon_ticks, page_tick, present
 
 pytestmark = needs_samples
@@ -19,11 +20,11 @@ PAGES = sorted(path.name for path in SAMPLES.glob("exporter/*.prom"))
 CAPTURES = sorted(path.name for path in SAMPLES.glob("dmon/*.txt"))
 
 
-def page(name: str) -> CanonicalTick:
+def page(name: str) -> Tick:
     return Translator().translate(page_tick((SAMPLES / "exporter" / f"{name}.prom").read_text()))
 
 
-def capture(name: str) -> list[CanonicalTick]:
+def capture(name: str) -> list[Tick]:
     translator = Translator("here")
     return [translator.translate(raw) for raw in dmon_ticks((SAMPLES / "dmon" / f"{name}.txt").read_text())]
 
@@ -35,8 +36,8 @@ def test_every_page_gives_devices_in_order_and_sane_values(name: str) -> None:
     keys = [(device.entity.node, int(device.entity.gpu), device.entity.mig_id) for device in canonical.devices]
     assert keys == sorted(keys)
     assert len(set(keys)) == len(keys)
-    assert canonical.anomalies == {}
-    for reading in canonical.readings:
+    assert anomalies_of(canonical) == {}
+    for reading in readings_of(canonical):
         for quantity, value in present(reading).items():
             assert value >= 0, quantity
             assert value <= 1 or not quantity.endswith("_ratio"), quantity
@@ -45,12 +46,12 @@ def test_every_page_gives_devices_in_order_and_sane_values(name: str) -> None:
 @pytest.mark.parametrize("name", CAPTURES)
 def test_every_capture_translates(name: str) -> None:
     for canonical in capture(name.removesuffix(".txt")):
-        assert len(canonical.devices) == len(canonical.readings)
+        assert len(canonical.devices) == len(readings_of(canonical))
 
 
 def test_a_busy_t4_that_does_little() -> None:
     canonical = page("exporter-4x-t4-whole-page")
-    (device,), (reading,) = canonical.devices, canonical.readings
+    (device,), (reading,) = canonical.devices, readings_of(canonical)
     assert device.entity == Entity("gpu", "0", "GPU-6d5c0ac5-74d7-3130-46f1-e93ed57f469a", node="cp-bm14r7")
     assert (device.model, device.driver_version, device.pci_bus_id, device.device) == (
         "Tesla T4",
@@ -88,10 +89,12 @@ def test_two_t4_of_which_one_has_a_pod() -> None:
     canonical = page("exporter-3x-t4-2gpu-pod-runai")
     used, free = canonical.devices
     reservation = "runai-reservation"
-    assert used.owners == (pod(reservation, "runai-reservation-gpu-qa-mig-worker-gpu-1-kvltw", reservation),)
-    assert free.owners is None
+    assert canonical.gpus[0].owners == (
+        pod(reservation, "runai-reservation-gpu-qa-mig-worker-gpu-1-kvltw", reservation),
+    )
+    assert canonical.gpus[1].owners is None
     assert used.entity.node == free.entity.node == "nvidia-dcgm-exporter-s228n"
-    one, two = canonical.readings
+    one, two = readings_of(canonical)
     assert (one.sm_clock_hertz, two.sm_clock_hertz) == (585e6, 300e6)
     assert (one.power_watts, two.power_watts) == (28.722, 17.035)
     assert (one.memory_bytes, two.memory_bytes) == ((14831 + 128) * MIB, (14955 + 5) * MIB)
@@ -123,7 +126,7 @@ def test_eight_a800_of_which_one_is_split() -> None:
         "memory_free_bytes": 19957 * MIB,
         "memory_used_ratio": 10 / 19967,
     }
-    powers = [reading.power_watts for reading in canonical.readings if reading.power_watts is not None]
+    powers = [reading.power_watts for reading in readings_of(canonical) if reading.power_watts is not None]
     assert sum(powers) == pytest.approx(78.446 + 55.942 + 53.752 + 56.990 + 58.643 + 54.581 + 57.145 + 55.011)
     assert found["1", ""][1].pcie_receive_bytes_per_second == 211846.0
 
@@ -147,7 +150,7 @@ def test_an_a100_with_three_instances() -> None:
 )
 def test_an_a100_without_instances(name: str, power: float, graphics: float) -> None:
     canonical = page(f"exporter-3x-a100-mig-{name}")
-    (device,), (reading,) = canonical.devices, canonical.readings
+    (device,), (reading,) = canonical.devices, readings_of(canonical)
     assert device.whole
     assert (reading.power_watts, reading.graphics_engine_active_ratio) == (power, graphics)
 
@@ -177,7 +180,7 @@ def test_a_page_with_whole_gpu_and_instance_rows() -> None:
 )
 def test_vgpu_guests(name: str, model: str, free: int, reserved: int | None, licence: float) -> None:
     canonical = page(name)
-    (device,), (reading,) = canonical.devices, canonical.readings
+    (device,), (reading,) = canonical.devices, readings_of(canonical)
     assert (device.model, device.guest, device.whole) == (model, True, False)
     assert reading.memory_bytes == (free + (reserved or 0)) * MIB
     assert reading.vgpu_license_status == licence
@@ -186,7 +189,7 @@ def test_vgpu_guests(name: str, model: str, free: int, reserved: int | None, lic
 
 def test_names_of_1x() -> None:
     canonical = page("exporter-2x-1xcompat-names-partial")
-    (reading,) = canonical.readings
+    (reading,) = readings_of(canonical)
     assert present(reading) == {
         "sm_clock_hertz": 585e6,
         "memory_clock_hertz": 5e9,
@@ -199,18 +202,20 @@ def test_names_of_1x() -> None:
 
 
 def test_lower_case_hostname_and_parents_that_only_instances_speak_for() -> None:
-    found = by_key(page("exporter-4.8.4-hostname-sorted-mixed-mig-partial"))
+    canonical = page("exporter-4.8.4-hostname-sorted-mixed-mig-partial")
+    found = by_key(canonical)
     assert {device.entity.node for device, _ in found.values()} == {"dcgm-exporter-wwwjh"}
     assert found["0", ""][1] == Reading(temperature_celsius=50.0)
     assert found["0", "6"][1].memory_used_bytes == 3744 * MIB
-    assert found["2", "3"][0].owners == (pod("default", "triton-server-f7cb5d77-95xcf", "triton-server"),)
+    (part,) = [row for row in canonical.gpus if row.device is found["2", "3"][0]]
+    assert part.owners == (pod("default", "triton-server-f7cb5d77-95xcf", "triton-server"),)
     assert found["1", ""][1].decoder_utilization_ratio == 0.46
 
 
 def test_an_empty_pod_uid_beside_a_pod() -> None:
     canonical = page("exporter-4x-h100-8gpu-pod-partial")
-    assert [reading.power_watts for reading in canonical.readings][5:] == [67.664, 112.67, 65.061]
-    assert canonical.devices[6].owners == (pod("nim-workload", "llama-3-2-1b-7577f87fc7-dhb97", "llama-3-2-1b-ctr"),)
+    assert [reading.power_watts for reading in readings_of(canonical)][5:] == [67.664, 112.67, 65.061]
+    assert canonical.gpus[6].owners == (pod("nim-workload", "llama-3-2-1b-7577f87fc7-dhb97", "llama-3-2-1b-ctr"),)
 
 
 def test_dmon_with_mig_rows() -> None:
@@ -220,7 +225,7 @@ def test_dmon_with_mig_rows() -> None:
         ("0", "0"),
         ("0", "1"),
     ]
-    assert [reading.graphics_engine_active_ratio for reading in last.readings] == [0.845, 0.986, 0.985]
+    assert [reading.graphics_engine_active_ratio for reading in readings_of(last)] == [0.845, 0.986, 0.985]
     assert last.devices == first.devices
 
 
@@ -228,23 +233,23 @@ def test_dmon_with_instances_of_boards_unknown() -> None:
     (canonical,) = capture("dmon-33-mig-gpui-group35")
     assert [device.entity.mig_id for device in canonical.devices] == ["21", "22", "28", "29", "30", "31", "35"]
     assert {device.entity.gpu for device in canonical.devices} == {""}
-    assert canonical.readings[2].sm_active_ratio == 0.987
+    assert canonical.gpus[2].reading.sm_active_ratio == 0.987
 
 
 def test_dmon_of_descending_rows_comes_in_order() -> None:
     (canonical,) = capture("dmon-3x-rtx6000ada-descending")
     assert [device.entity.gpu for device in canonical.devices] == ["0", "1", "2"]
-    assert [reading.dram_active_ratio for reading in canonical.readings] == [0.881, 0.869, 0.252]
+    assert [reading.dram_active_ratio for reading in readings_of(canonical)] == [0.881, 0.869, 0.252]
 
 
 def test_dmon_without_a_value_has_gpus_of_which_nothing_is_known() -> None:
     for canonical in capture("dmon-423-x8-smact-all-na"):
         assert [device.entity.gpu for device in canonical.devices] == list("01234567")
-        assert set(canonical.readings) == {NOTHING}
+        assert set(readings_of(canonical)) == {NOTHING}
 
 
 def test_dmon_of_a_gaming_card() -> None:
-    (reading,) = capture("dmon-335-rtx2080ti-dev")[0].readings
+    (reading,) = readings_of(capture("dmon-335-rtx2080ti-dev")[0])
     assert present(reading) == {
         "gpu_utilization_ratio": 0.0,
         "memory_utilization_ratio": 0.0,

@@ -16,6 +16,7 @@ from pulsed.translate.identity import blocks_of, exporter_entities
 from pulsed.translate.plan import Plan, plans
 from pulsed.translate.translator import Translator
 from pulsed.translate.units import RATIO_ABOVE_ONE, RATIO_ABSURD, RATIO_UNIT_UNKNOWN
+from tests.support.ticks import anomalies_of, extras_of, readings_of
 from tests.translate.build import Row, by_key, page_tick, present, raw_tick, tick
 from tools.bench.pages import exporter_page
 
@@ -42,7 +43,7 @@ BLANKS: list[RawValue] = [
 def reading(*rows: Row, dialect: Dialect = "exporter") -> Reading:
     """The reading of the only device; of nothing if there is none."""
     canonical = Translator().translate(tick(rows, dialect))
-    return canonical.readings[0] if canonical.readings else NOTHING
+    return canonical.gpus[0].reading if readings_of(canonical) else NOTHING
 
 
 def spellings(field: DcgmField) -> list[tuple[str, Dialect]]:
@@ -56,7 +57,7 @@ def test_all_spellings_of_a_field_give_the_same_reading(field: DcgmField) -> Non
     expected = value * field.unit.multiply / field.unit.divide
     for name, dialect in spellings(field):
         raw = tick([(name, GPU if dialect == "exporter" else DMON, value)], dialect, RATIO_HELP)
-        (one,) = Translator().translate(raw).readings
+        (one,) = readings_of(Translator().translate(raw))
         assert one[POSITION[field.quantity]] == expected, name
         assert set(present(one)) <= {also.quantity for also in FIELDS if name in (*also.names, also.short)}, name
 
@@ -69,7 +70,7 @@ def test_no_blank_ever_comes_out_as_a_number(field: DcgmField) -> None:
             first = tick([(name, labels, BLANKS[0])], dialect)
             for blank in BLANKS:
                 canonical = translator.translate(raw_tick(first.layout, [blank]))
-                assert set(canonical.readings) <= {NOTHING}, (name, labels, blank)
+                assert set(readings_of(canonical)) <= {NOTHING}, (name, labels, blank)
 
 
 @given(st.sampled_from(FIELDS), st.floats() | st.integers() | st.text() | st.none())
@@ -117,14 +118,14 @@ def test_labels_change_nothing_of_a_reading_in_dmon_by_column_order() -> None:
 )
 def test_the_utilization_that_changed_its_unit(rows: list[Row], help_: dict[str, str], expected: float | None) -> None:
     canonical = Translator().translate(tick(rows, help_=help_))
-    assert canonical.readings[0].gpu_utilization_ratio == expected
-    assert canonical.anomalies == ({0: (RATIO_UNIT_UNKNOWN,)} if expected is None else {})
+    assert canonical.gpus[0].reading.gpu_utilization_ratio == expected
+    assert anomalies_of(canonical) == ({0: (RATIO_UNIT_UNKNOWN,)} if expected is None else {})
 
 
 @pytest.mark.parametrize("field", [field for field in FIELDS if field.quantity != "gpu_utilization_ratio"], ids=str)
 def test_only_the_fields_of_dcgm_47_show_its_unit(field: DcgmField) -> None:
     rows: list[Row] = [(AMBIGUOUS_NAME, GPU, 1.0), (field.names[0], GPU, 5.0)]
-    found = Translator().translate(tick(rows, help_=PERCENT_HELP)).readings[0]
+    found = Translator().translate(tick(rows, help_=PERCENT_HELP)).gpus[0].reading
     assert found.gpu_utilization_ratio == (1.0 if field.id >= 1600 else 0.01)
 
 
@@ -162,7 +163,7 @@ DCGM_FI_DEV_BOARD_POWER_WATTS{gpu="0",UUID="GPU-a",hostname="n"} 68.244
             ]
         )
     )
-    assert new.readings == old.readings
+    assert readings_of(new) == readings_of(old)
     assert new.devices[0].driver_version == "590.1"
 
 
@@ -328,9 +329,9 @@ def test_ratios_above_one() -> None:
             ]
         )
     )
-    assert [one.sm_active_ratio for one in canonical.readings] == [None, 1.0, 1.0]
-    assert canonical.readings[0].gpu_utilization_ratio is None
-    assert canonical.anomalies == {0: (RATIO_ABSURD,), 1: (RATIO_ABOVE_ONE,)}
+    assert [one.sm_active_ratio for one in readings_of(canonical)] == [None, 1.0, 1.0]
+    assert canonical.gpus[0].reading.gpu_utilization_ratio is None
+    assert anomalies_of(canonical) == {0: (RATIO_ABSURD,), 1: (RATIO_ABOVE_ONE,)}
 
 
 def test_a_gpu_with_nothing_but_blanks_is_there_and_anomalies_stand_at_the_right_position() -> None:
@@ -341,8 +342,8 @@ def test_a_gpu_with_nothing_but_blanks_is_there_and_anomalies_stand_at_the_right
     ]
     canonical = Translator().translate(tick(rows))
     assert [device.entity.gpu for device in canonical.devices] == ["0", "1"]
-    assert canonical.readings[0] == NOTHING
-    assert canonical.anomalies == {1: (RATIO_ABOVE_ONE,)}
+    assert canonical.gpus[0].reading == NOTHING
+    assert anomalies_of(canonical) == {1: (RATIO_ABOVE_ONE,)}
 
 
 # --- from tick to tick
@@ -356,20 +357,20 @@ def test_a_lost_gpu_is_left_out_and_comes_back() -> None:
     without = translator.translate(raw_tick(first.layout, [40.0, None]))
     again = translator.translate(raw_tick(first.layout, [40.0, 42.0]))
     assert [device.entity.gpu for device in without.devices] == ["0"]
-    assert len(without.readings) == 1
+    assert len(readings_of(without)) == 1
     assert again.devices == both.devices
-    assert [one.temperature_celsius for one in again.readings] == [40.0, 42.0]
+    assert [one.temperature_celsius for one in readings_of(again)] == [40.0, 42.0]
 
 
 def test_devices_are_equal_while_nothing_changes() -> None:
     parser, translator = PageParser(), Translator()
     ticks = [translator.translate(page_tick(exporter_page(4, 40, seed).decode(), parser)) for seed in range(4)]
     assert all(one.devices == ticks[0].devices for one in ticks)
-    assert len({one.readings for one in ticks}) == 4
+    assert len({tuple(readings_of(one)) for one in ticks}) == 4
     # A new series makes a new layout, not new devices.
     more = translator.translate(page_tick(exporter_page(4, 41, 5).decode(), parser))
     assert more.devices == ticks[0].devices
-    assert more.readings[0].sm_clock_max_hertz == 1.98e9
+    assert more.gpus[0].reading.sm_clock_max_hertz == 1.98e9
 
 
 def test_gpus_with_equal_series_share_one_plan_on_all_nodes() -> None:
@@ -384,8 +385,8 @@ def test_gpus_with_equal_series_share_one_plan_on_all_nodes() -> None:
 
 def test_a_new_layout_is_read_anew() -> None:
     translator = Translator()
-    assert translator.translate(tick([("TMPTR", DMON, 40.0)], "dmon")).readings[0].temperature_celsius == 40.0
-    assert translator.translate(tick([("POWER", DMON, 70.0)], "dmon")).readings[0].power_watts == 70.0
+    assert translator.translate(tick([("TMPTR", DMON, 40.0)], "dmon")).gpus[0].reading.temperature_celsius == 40.0
+    assert translator.translate(tick([("POWER", DMON, 70.0)], "dmon")).gpus[0].reading.power_watts == 70.0
 
 
 def test_the_tick_keeps_what_it_was_made_from() -> None:
@@ -402,7 +403,7 @@ def test_the_tick_keeps_what_it_was_made_from() -> None:
 
 def test_a_page_without_a_gpu() -> None:
     canonical = Translator().translate(tick([("go_goroutines", {}, 9.0)]))
-    assert (canonical.devices, canonical.readings, canonical.anomalies) == ((), (), {})
+    assert (canonical.devices, readings_of(canonical), anomalies_of(canonical)) == ((), [], {})
 
 
 def test_one_text_among_numbers_costs_only_itself() -> None:
@@ -437,8 +438,12 @@ def test_earlier_ticks_do_not_change_what_a_tick_means(ticks: list[list[RawValue
     for values in ticks:
         raw = raw_tick(layout, values)
         seen, fresh = translator.translate(raw), Translator().translate(raw)
-        assert (seen.devices, seen.readings, seen.anomalies) == (fresh.devices, fresh.readings, fresh.anomalies)
-        assert seen.extras == fresh.extras
+        assert (seen.devices, readings_of(seen), anomalies_of(seen)) == (
+            fresh.devices,
+            readings_of(fresh),
+            anomalies_of(fresh),
+        )
+        assert extras_of(seen) == extras_of(fresh)
 
 
 def test_a_tick_that_repeats_the_one_before_is_as_if_it_were_read_anew() -> None:
@@ -452,9 +457,9 @@ def test_a_tick_that_repeats_the_one_before_is_as_if_it_were_read_anew() -> None
     before = translator.translate(first, ())
     event = KernelEvent("xid", 79, 1.0, "")
     found = translator.translate(repeated, (event,))
-    assert found.readings == before.readings
+    assert readings_of(found) == readings_of(before)
     assert found == Translator().translate(repeated, (event,))
-    assert found.anomalies == {0: (RATIO_ABSURD,)}
+    assert anomalies_of(found) == {0: (RATIO_ABSURD,)}
     translator.set_max_gpus(0)
     with pytest.raises(TooManyGpus):
         translator.translate(repeated)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.tick import Tick
 from pulsed.reader.exposition.parser import PageParser
 from tests.support.streams import StreamName
 from tools.bench.pages import exporter_page
@@ -31,7 +31,7 @@ def raw_tick(parser: PageParser, page: bytes, number: int) -> RawTick:
     return RawTick("bench", float(number), float(number), 1.0, read.layout, read.values, read.rejected)
 
 
-def computed_ticks(gpus: int, count: int) -> list[ComputedTick]:
+def computed_ticks(gpus: int, count: int) -> list[Tick]:
     """Return the same pages, taken through Translate and Compute."""
     pipeline = Pipeline(GpuTable(), "bench")
     return [pipeline.process(raw) for raw in raw_ticks(gpus, count)]

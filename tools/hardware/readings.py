@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from pulsed.apps.ticks import collect
 from pulsed.config.configuration import load
-from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.computed_tick import Result
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading
+from tests.support.ticks import readings_of, results_of
 from tools.hardware.cuda import GpuFacts
 from tools.hardware.play import Played
 
@@ -78,8 +80,8 @@ def samples(record: Path, uuid: str) -> list[Sample]:
     """Play a record through the pipeline with default settings; return what it has of one whole GPU."""
     found = []
 
-    def keep(tick: ComputedTick) -> None:
-        for device, reading, result in zip(tick.devices, tick.readings, tick.results, strict=True):
+    def keep(tick: Tick) -> None:
+        for device, reading, result in zip(tick.devices, readings_of(tick), results_of(tick), strict=True):
             if device.whole and device.entity.uuid == uuid:
                 found.append(Sample(tick.time, tick.interval, reading, result, device.driver_version))
 

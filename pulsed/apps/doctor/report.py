@@ -154,7 +154,8 @@ def _devices(probe: SourceCheck) -> Iterator[tuple[Device, Reading, bool]]:
         return
     tick = probe.tick
     split = {device.entity.uuid for device in tick.devices if device.entity.kind == "mig"}
-    for device, reading in zip(tick.devices, tick.readings, strict=True):
+    for row in tick.gpus:
+        device, reading = row.device, row.reading
         yield device, reading, device.entity.kind == "gpu" and device.entity.uuid in split - {""}
 
 

@@ -22,8 +22,8 @@ from pulsed.errors import AttributionError, ConfigError, ProfilingHeld, SourceEr
 from pulsed.kubernetes.api_client import ApiClient, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.objects import Controller, JsonObject, ObjectKind
 from pulsed.kubernetes.workload_resolver import object_path
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import Target
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING
 from pulsed.owners.attribution import LABELS, READ_SECONDS
 from pulsed.owners.attribution.pod_workloads import NAME
@@ -68,7 +68,7 @@ class SourceCheck:
     error: str = ""
     version: str = ""
     exporter_versions: tuple[ExporterVersion, ExporterVersion] | None = None
-    tick: ComputedTick | None = None
+    tick: Tick | None = None
     lost: Mapping[str, Sequence[int]] = field(default_factory=dict)
     why: Mapping[str, str] = field(default_factory=dict)
     without_counters: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class SourceCheck:
     @property
     def is_blind(self) -> bool:
         """Whether it names GPUs and has no value of any."""
-        return self.tick is not None and all(reading == NOTHING for reading in self.tick.readings)
+        return self.tick is not None and all(row.reading == NOTHING for row in self.tick.gpus)
 
     @property
     def limited(self) -> bool:
@@ -167,7 +167,7 @@ def _is_complete(target: Target) -> bool:
         or not target.up
         or target.kind not in ("dcgmi", "nvml")
         or target.samples == TICKS
-        or all(result.real_utilization.coverage == 1 for result in target.tick.results)
+        or all(row.result.real_utilization.coverage == 1 for row in target.tick.gpus)
     )
 
 
@@ -219,7 +219,7 @@ async def check_attribution(
     sources: Iterable[AttributionSource], probes: Iterable[SourceCheck]
 ) -> Sequence[AttributionCheck]:
     """Look at the sources of this host once, and at the labels of the pages that were read."""
-    owned = sum(bool(device.owners) for probe in probes if probe.tick for device in probe.tick.devices)
+    owned = sum(bool(row.owners) for probe in probes if probe.tick for row in probe.tick.gpus)
     note = (
         "" if owned else "no pod or job is on the pages; dcgm-exporter writes them with DCGM_EXPORTER_KUBERNETES=true"
     )

@@ -12,7 +12,7 @@ from pulsed.errors import PulsedError
 from pulsed.present.terminal.charts import PLOTS, SMALL_PLOTS, plot_fields
 from pulsed.present.terminal.focus import HISTORY_FIELDS
 from pulsed.present.terminal.frame import VIEWS, printed
-from pulsed.present.terminal.model import Gpu, GpuRow, Model, model_of
+from pulsed.present.terminal.model import FleetRow, Gpu, Model, model_of
 from pulsed.present.terminal.text import Theme
 from pulsed.present.terminal.view_state import SORTS, FilterError, ViewState, gpu_filter
 
@@ -62,7 +62,7 @@ class TopSession:
             feed.want(self._wanted([gpu for gpu in shown if gpu.source == number], current))
         return self.model
 
-    def _wanted(self, gpus: list[GpuRow], current: GpuRow | None) -> Wanted:
+    def _wanted(self, gpus: list[FleetRow], current: FleetRow | None) -> Wanted:
         view, detail, history = self.view, None, None
         if view.view == "focus" and current in gpus:
             detail = Gpu(current.node, current.name)

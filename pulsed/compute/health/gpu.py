@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pulsed.compute.activity import activity_of
 from pulsed.compute.health.check import GpuCheck, without_jitter
 from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts
-from pulsed.compute.health.link_faults import ReportedFault, Verdict, faults_of, link_of
-from pulsed.compute.health.presence import Reachability, Restarts
+from pulsed.compute.health.link_faults import LINK_DOWN, LinkDown, is_link_down, link_of
+from pulsed.compute.health.reachability import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.windows import StateSeconds
@@ -20,10 +20,10 @@ from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, xid_of
 from pulsed.compute.sample import FIRST, ROUNDING, Freshness, TrackedSample
 from pulsed.durations import MINUTE
-from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
 from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, XidLast, worst_state
 from pulsed.model.raw_tick import Epoch, KernelEvent
+from pulsed.model.tick import GpuRow
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
 EVALUATION_SECONDS = 1.0
@@ -34,10 +34,6 @@ _REASONS, _XID, _MIG_MODE = (POSITION[name] for name in ("clocks_event_reasons",
 
 _IN_EXTRAS: tuple[Value, ...] = (None,) * len(IN_EXTRAS)
 _NO_FACTS: tuple[Value, ...] = (None, None, None)
-
-
-Presence = Literal["listed", "unlisted", "lost"]
-"""Whether the source lists a GPU; `lost`: it does not, and something else than an XID shows that it is lost."""
 
 
 class EnabledChecks:
@@ -95,7 +91,6 @@ class GpuHealth:
         time: of the last sample, in Unix seconds.
         restarts: of the GPU, its driver, its node and its source.
         last_reset: of the GPU, its driver or its node, in Unix seconds; None if none was seen.
-        faults: of its NVLinks, from which those of other GPUs may follow.
         latched: grows with every change that must survive a restart.
         seconds: how long it was in each state.
 
@@ -116,7 +111,6 @@ class GpuHealth:
         self.reachability = Reachability()
         self.restarts = Restarts(driver_version=device.driver_version)
         self.last_reset: float | None = None
-        self.faults: tuple[ReportedFault, ...] = ()
         self.latched = 0
         self.seconds = StateSeconds()
         self.inputs = GpuInputs(
@@ -141,7 +135,6 @@ class GpuHealth:
         self._answer: Reading | None = None
         self._max_present = 0
         self._xid_events: tuple[tuple[int | str, int], ...] = ()
-        self._faults_source: tuple[object, ...] = ()
 
     @property
     def epoch(self) -> float:
@@ -151,17 +144,16 @@ class GpuHealth:
     def record_sample(
         self,
         sample: TrackedSample,
-        reading: Reading,
+        row: GpuRow,
         delivered: Reading,
         node: NodeFacts,
-        extras: Extras | None = None,
         kernel_events: tuple[KernelEvent, ...] = (),
-        presence: Presence = "listed",
     ) -> None:
-        """Record a sample; a repeated one changes nothing. The readings of a missing GPU are all None.
+        """Record a sample; a repeated one changes nothing.
 
         Which fields the source has is seen in the reading as it was delivered, with its implausible inputs.
         """
+        reading, extras = row.reading, row.extras
         self.changes, self.xids, self.is_due = [], {}, False
         decision = FIRST if self._second is None else sample.decision
         if decision.kind == "repeat":
@@ -181,12 +173,14 @@ class GpuHealth:
             self._interrupt(sample.now)
         if self._second is None or sample.device != self.device:
             self._update_device(sample.device)
+        if row.is_listed:
+            self._programs = tuple(dict.fromkeys([owner.program for owner in row.owners or ()]))
         if kernel_events:
             self._count(inputs.xids.add_kernel_events(kernel_events, self._programs, now, time))
         if node.epoch != self._epoch:
             self._update_epoch(node.epoch, previous)
         answer = self._answer
-        self._update_answer(sample, reading, delivered, node, presence)
+        self._update_answer(sample, row, delivered, node)
         activity = activity_of(reading)
         is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), decision.covered, now)
         inputs.values = reading + self._facts(freshness, reading, node, activity)
@@ -195,8 +189,6 @@ class GpuHealth:
         self._update_xids(reading[_XID], delivered, answer)
         if extras is not None:
             inputs.nvlinks.update(extras, inputs.model, bool(reading[_MIG_MODE]))
-        if inputs.xids.records:
-            self._update_faults()
         for increase, state in self._increases:
             increase.observe(state, inputs, now)
         if is_part_complete or decision.kind != "next":
@@ -210,10 +202,10 @@ class GpuHealth:
         self.inputs.xids.change_source()
         self.restarts.change_source()
 
-    def evaluate(self, verdicts: Mapping[ReportedFault, Verdict]) -> None:
-        """Evaluate all checks on the newest sample; the verdicts are those on the faults of all GPUs."""
+    def evaluate(self, links_down: Sequence[LinkDown] = ()) -> None:
+        """Evaluate all checks on the newest sample, in which some GPUs have links that failed."""
         inputs, is_first = self.inputs, self._second is None
-        inputs.verdicts = {fault.code: verdicts[fault] for fault in self.faults}
+        inputs.links_down = tuple(self._of_other_gpus(links_down)) if links_down else ()
         self._second = int(self.now + ROUNDING)
         self.is_missing = self.reachability.is_missing
         if is_first:
@@ -285,7 +277,6 @@ class GpuHealth:
                 check.suits = check.check.suits(model, device.guest)
             self._wake()
         self.device, self.inputs.model = device, model
-        self._programs = tuple(dict.fromkeys([owner.program for owner in device.owners or ()]))
         if self.restarts.update_driver(device.driver_version):
             self._reset(self.now)
 
@@ -311,13 +302,11 @@ class GpuHealth:
         is_recent = not record.cleared and self.now - record.last < CRITICAL_SECONDS
         return is_recent or self.epoch + record.last + MINUTE >= self.reachability.last_seen
 
-    def _update_answer(
-        self, sample: TrackedSample, reading: Reading, delivered: Reading, node: NodeFacts, presence: Presence
-    ) -> None:
+    def _update_answer(self, sample: TrackedSample, row: GpuRow, delivered: Reading, node: NodeFacts) -> None:
         """Update whether the GPU answers, and whether its inputs are fresh."""
-        freshness, reachability = sample.freshness, self.reachability
-        is_evident = presence == "lost" or (bool(self.inputs.xids.records) and self.has_fallen_off_bus)
-        if presence == "listed":
+        freshness, reachability, reading = sample.freshness, self.reachability, row.reading
+        is_evident = row.presence == "lost" or (bool(self.inputs.xids.records) and self.has_fallen_off_bus)
+        if row.is_listed:
             reachability.update(
                 freshness.state, reading, self.time, sample.now, has_peers=node.has_peers, is_evident=is_evident
             )
@@ -386,12 +375,13 @@ class GpuHealth:
         self._wake()
         self.latched += 1
 
-    def _update_faults(self) -> None:
-        """Update the faults of its NVLinks where something in them may have changed."""
-        inputs, device = self.inputs, self.device
-        if (source := (self.latched, inputs.nvlinks.down, device)) != self._faults_source:
-            self._faults_source = source
-            self.faults = faults_of(inputs.xids.records, self.epoch, device, self._here, inputs.nvlinks.down)
+    @property
+    def link_down(self) -> LinkDown | None:
+        """The newest failure of a link of it, from which faults of other GPUs may follow; None for none."""
+        record, entity = self.inputs.xids.records.get(LINK_DOWN), self.device.entity
+        if record is None or not is_link_down(record):
+            return None
+        return LinkDown(entity.gpu or entity.uuid, entity.node or self._here, self.epoch + record.began)
 
     def _nvlink_fault(self) -> NvlinkFault | None:
         """Return the fault that raises the check about them; None for none."""
@@ -399,9 +389,15 @@ class GpuHealth:
         if check is None or (raised := check.rules[0][1]).severity <= 0 or raised.xid is None:
             return None
         inputs, code = self.inputs, raised.xid
-        record, verdict = inputs.xids.records[code], inputs.verdict(code)
+        record = inputs.xids.records[code]
         fabric = self.device.fabric or self.device.entity.node or self._here
         before = self.health.nvlink_fault.time if self.health.nvlink_fault is not None else None
         began = without_jitter(self.epoch + record.began, before)
-        link = link_of(record.fault, inputs.nvlinks.down)
-        return NvlinkFault(code, link, began, verdict.origin is None, fabric, verdict.followers)
+        return NvlinkFault(code, link_of(record.fault, inputs.nvlinks.down), began, fabric)
+
+    def _of_other_gpus(self, links_down: Sequence[LinkDown]) -> Iterator[LinkDown]:
+        """Yield the links of other GPUs of its node, dated by this GPU's clock."""
+        entity = self.device.entity
+        for down in links_down:
+            if down.node == (entity.node or self._here) and down.gpu != (entity.gpu or entity.uuid):
+                yield down._replace(began=down.began - self.epoch)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pulsed.compute.health.link_faults import ALONE, Verdict
+from pulsed.compute.health.link_faults import LinkDown
 from pulsed.compute.health.windows import ClockEvents
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import XidSeverity, severity_of
 from pulsed.compute.products import nvlink_of
-from pulsed.model.canonical_tick import Extras
 from pulsed.model.health import Nvlink
+from pulsed.model.tick import Extras
 from pulsed.model.vocabulary import NOTHING, POSITION, Value
 
 
@@ -129,7 +129,7 @@ class GpuInputs:
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.
-        verdicts: by XID of an NVLink, the role of the fault among those of all GPUs.
+        links_down: links of other GPUs of the node that failed, dated by this GPU's clock.
         reads_xids: whether any input shows XIDs.
         confirmed_xids: scopes of the XIDs that other inputs confirmed when they were last there; empty for all.
     """
@@ -142,7 +142,7 @@ class GpuInputs:
     extras: Extras | None = None
     measured_at: float = 0.0
     gap_seconds: float = 0.0
-    verdicts: Mapping[int, Verdict] = field(default_factory=dict)
+    links_down: tuple[LinkDown, ...] = ()
     reads_xids: bool = False
     confirmed_xids: frozenset[str] = frozenset()
     nvlinks: NvlinkStates = field(default_factory=NvlinkStates)
@@ -156,10 +156,6 @@ class GpuInputs:
             if (value := self.values[position]) is not None:
                 others = self.confirmed_xids - {scope}
                 self.confirmed_xids = others | {scope} if value > 0 else others
-
-    def verdict(self, code: int) -> Verdict:
-        """Return the role of the fault of an XID of an NVLink among those of all GPUs."""
-        return self.verdicts.get(code, ALONE)
 
     def value(self, name: str) -> Value:
         """Return an input by name."""

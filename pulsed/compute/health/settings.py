@@ -73,13 +73,13 @@ class HealthSettings(Settings):
     )
     forget_after: DurationOrNone = setting(
         NEVER_FORGOTTEN,
-        "Forget a GPU after this absence. 0: never; a dead GPU stays until it is replaced or forgotten: "
+        "Forget a GPU after this absence. 0: never; a dead or replaced GPU stays until it is forgotten: "
         "`pulsed health --forget GPU`.",
     )
     expected_gpus: ExpectedGpusKey = setting(
         None,
         "GPUs of this node: a number, or one per model; `auto`: all that were ever there (with `state_dir`), "
-        "except those replaced or forgotten. Fewer raise `gpu_count`. Unset: any number.",
+        "except those forgotten. Fewer raise `gpu_count`. Unset: any number.",
         example="8 NVIDIA H100 80GB HBM3",
     )
     pcie_width_max: Count = setting(

@@ -14,8 +14,8 @@ from math import inf
 from typing import NamedTuple
 
 from pulsed.compute.health.xids import FOLLOWER, xid_of
-from pulsed.model.canonical_tick import Extras
 from pulsed.model.raw_tick import KernelEvent, LinkFault
+from pulsed.model.tick import Extras
 
 BURST_GAP = 180.0
 """Seconds after which the same code is another burst (gpud, NVSentinel merge closer ones)."""

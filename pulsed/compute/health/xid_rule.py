@@ -8,7 +8,16 @@ from math import inf
 from typing import ClassVar, Literal
 
 from pulsed.compute.health.inputs import XID_INPUTS, GpuInputs
-from pulsed.compute.health.link_faults import LINK_XIDS, down_reason, fault_text, link_name, link_of, link_severity
+from pulsed.compute.health.link_faults import (
+    LINK_DOWN,
+    LINK_XIDS,
+    WINDOW,
+    down_reason,
+    fault_text,
+    link_name,
+    link_of,
+    link_severity,
+)
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, advice_on, xid_of
@@ -114,10 +123,7 @@ class XidRule(Rule):
         severity = inputs.severity_of(code)
         is_corroborated = "" in inputs.confirmed_xids or xid_of(code).scope in inputs.confirmed_xids
         if is_of_link:
-            severity, verdict = link_severity(code, severity, record.fault), inputs.verdict(code)
-            is_corroborated = is_corroborated or verdict.followers > 0
-            if verdict.origin is not None and severity != "ok":
-                severity, is_corroborated = "info", False
+            severity = link_severity(code, severity, record.fault)
         if severity == "warn" and code in CORROBORABLE and is_corroborated and record.fault is None:
             severity = "crit"
         is_critical = severity == "crit" and (record.dated or is_corroborated)
@@ -144,22 +150,20 @@ class XidRule(Rule):
 
 def _describe(state: RuleState, code: int, inputs: GpuInputs, raised: State) -> None:
     """Set what message and remedy name of an XID about an NVLink, in addition to its description."""
-    fault = inputs.xids.records[code].fault
+    record = inputs.xids.records[code]
+    fault = record.fault
     link = link_of(fault, inputs.nvlinks.down)
-    reason, verdict = down_reason(code, fault), inputs.verdict(code)
+    reason = down_reason(code, fault)
     state.detail = fault_text(code, fault, link)
-    if verdict.origin is not None:
-        state.detail += f"; it follows from {verdict.origin}"
-        state.advice = f"see to {verdict.origin} first"
+    if (cause := next((down for down in inputs.links_down if down.precedes(code, record.began)), None)) is not None:
+        state.detail += f"; it follows {cause}"
+        state.advice = f"see to {cause} first"
         return
-    if verdict.followers:
-        state.detail += f"; faults of other GPUs follow from it: {verdict.followers}"
-    if verdict.down >= MANY_LINKS:
-        state.detail += f"; links of {verdict.down} GPUs of this node went down within a minute"
+    near = {down.gpu for down in inputs.links_down if code == LINK_DOWN and abs(down.began - record.began) <= WINDOW}
+    if len(near) + 1 >= MANY_LINKS:
+        state.detail += f"; links of {len(near) + 1} GPUs of this node went down within a minute"
         state.advice = "check the NVSwitch or NVLink switch that their links share"
         return
-    if verdict.doubt is not None:
-        state.detail += f"; it may follow from {verdict.doubt}: their times or fabrics do not decide it"
     if reason is not None:
         reset = "" if reason.is_harmless else f"{advice_on(code, raised)}, then "
         state.advice = f"{reset}{reason.advice}" + (f" ({link_name(link)})" if link is not None else "")

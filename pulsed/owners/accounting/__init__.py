@@ -14,10 +14,11 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.computed_tick import Result
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner, Owners
+from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.account import LEAKED, Accounts, OwnerAccount, OwnerEvent
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
@@ -52,7 +53,7 @@ class OwnedGpu(NamedTuple):
     sharers: int
     share: float
     memory_used_bytes: Value
-    tick: ComputedTick
+    tick: Tick
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +63,7 @@ class _TargetView:
     `owned` are the GPUs with owners in the newest tick, `held` those that owners keep while it does not list them.
     """
 
-    tick: ComputedTick
+    tick: Tick
     gpus: dict[GpuKey, AccountedGpu] = field(default_factory=dict)
     owned: list[AccountedGpu] = field(default_factory=list)
     held: list[AccountedGpu] = field(default_factory=list)
@@ -71,14 +72,15 @@ class _TargetView:
     swept: int = 0
     swept_at: float = 0.0
     leaked: frozenset[GpuKey] = frozenset()
+    shown: list[tuple[Device, Owners | None, bool]] = field(default_factory=list)
     _held_since: dict[GpuKey, float] = field(default_factory=dict)
 
-    def find_leaks(self, tick: ComputedTick) -> bool:
+    def find_leaks(self, tick: Tick) -> bool:
         """Find the GPUs whose memory has leaked; return whether they are others than before."""
         held = {
-            device.entity.key: min(self._held_since.get(device.entity.key, tick.now), tick.now)
-            for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True))
-            if result.use == "held" and device.owners == () and position not in tick.missing
+            row.device.entity.key: min(self._held_since.get(row.device.entity.key, tick.now), tick.now)
+            for row in tick.gpus
+            if row.owners == () and row.is_listed and row.result.use == "held"
         }
         self._held_since = held
         before = self.leaked
@@ -106,7 +108,7 @@ class OwnerAccounting:
         self._gpus: dict[GpuKey, AccountedGpu] = {}
         self._owners = OwnerRoster(self._gpus, ended_at, on_end, on_return)
 
-    def add(self, tick: ComputedTick) -> Sequence[OwnerChange]:
+    def add(self, tick: Tick) -> Sequence[OwnerChange]:
         """Account for the next tick of a target; return the owners that began and ended."""
         view = self._views.get(tick.target)
         if view is not None and tick.now - view.tick.now > _silent_seconds(tick):
@@ -115,9 +117,16 @@ class OwnerAccounting:
             view.is_current = False
         if view is None:
             view = self._views[tick.target] = _TargetView(tick, is_current=False)
-        is_changed = view.find_leaks(tick) or view.tick.devices != tick.devices or not view.is_current
-        if is_changed or view.tick.standby != tick.standby or tick.passing:
+        shown = [(row.device, row.owners, row.is_listed) for row in tick.gpus]
+        passing = any(row.ownership.passing for row in tick.gpus)
+        if view.find_leaks(tick) or view.shown != shown or not view.is_current or passing:
+            view.shown = shown
             self._update(view, tick)
+        else:
+            rows = {row.device.entity.key: row for row in reversed(tick.gpus)}
+            for key, gpu in view.gpus.items():
+                if gpu.missed is None:
+                    gpu.row = rows[key]
         for gpu in view.owned:
             gpu.add_extremes(tick)
         for gpu in view.held:
@@ -153,9 +162,8 @@ class OwnerAccounting:
         for view in self._views.values():
             tick = view.tick
             for gpu in view.owned:
-                at = gpu.position
-                reading, result, sharers = tick.readings[at], tick.results[at], len(gpu.owners)
-                for account, use in zip(gpu.owners, gpu.uses(tick), strict=True):
+                reading, result, sharers = gpu.row.reading, gpu.row.result, len(gpu.owners)
+                for account, use in zip(gpu.owners, gpu.uses(), strict=True):
                     memory = use.memory_bytes
                     if memory is None and reading.memory_used_bytes is not None:
                         memory = reading.memory_used_bytes / sharers
@@ -209,29 +217,25 @@ class OwnerAccounting:
         """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
         self._owners.restore(accounts)
 
-    def _update(self, view: _TargetView, tick: ComputedTick) -> None:
+    def _update(self, view: _TargetView, tick: Tick) -> None:
         """Find the GPUs of a tick with new devices or owners, and charge what their owners got."""
         gpus: dict[GpuKey, AccountedGpu] = {}
-        passing = {position: self._accounts(owners, tick) for position, owners in tick.passing.items()}
-        boards = {each.entity.key[:2] for each in tick.devices if each.entity.kind == "mig"}
-        for position, device in enumerate(tick.devices):
-            key = device.entity.key
+        boards = {row.device.entity.key[:2] for row in tick.gpus if row.device.entity.kind == "mig"}
+        for row in tick.gpus:
+            device, key = row.device, row.device.entity.key
             is_divided = device.entity.kind == "gpu" and key[:2] in boards
-            if position in tick.missing or position in tick.standby or is_divided or key in gpus:
+            if not row.is_listed or is_divided or key in gpus:
                 continue
-            gpu = self._claim(key, device, tick, tick.readings[position].energy_joules_total)
+            gpu = self._claim(key, row, tick)
             gpus[key] = gpu
-            owners = self._accounts((LEAKED,) if key in view.leaked else device.owners or (), tick)
-            self._move(gpu, tick, position, owners, passing.get(position, ()))
-        listed = {device.entity.board for at, device in enumerate(tick.devices) if at not in tick.missing}
-        removed = {removal.device.entity.board for removal in tick.removed}
-        decided = listed | removed | (_missing_boards(view.tick) - _missing_boards(tick))
-        uuids = {uuid for _, uuid in listed}  # an exporter may name another host than before
+            owners = self._accounts((LEAKED,) if key in view.leaked else row.owners or (), tick)
+            self._move(gpu, tick, row, owners, self._accounts(row.ownership.passing, tick))
+        lasting = {row.device.entity.key for row in tick.gpus if not row.is_listed}
         held: dict[GpuKey, AccountedGpu] = {}
         for key, gpu in view.gpus.items():
-            is_decided = gpu.device.entity.board in decided or gpu.device.entity.uuid in uuids
             if key not in gpus:
-                ended = gpu.owners if is_decided else tuple(filter(self._owners.is_replaced, gpu.owners))
+                is_kept = key in lasting or not tick.lists_gpus
+                ended = tuple(filter(self._owners.is_replaced, gpu.owners)) if is_kept else gpu.owners
                 self._release(gpu, view, ended)
                 if gpu.owners:
                     held[key] = gpu
@@ -240,11 +244,11 @@ class OwnerAccounting:
         if len(self._gpus) > MAX_ABSENT_GPUS + sum(len(each.gpus) for each in self._views.values()):
             self._forget_gpus()
 
-    def _claim(self, key: GpuKey, device: Device, tick: ComputedTick, joules: Value) -> AccountedGpu:
+    def _claim(self, key: GpuKey, row: GpuRow, tick: Tick) -> AccountedGpu:
         """Return a GPU, which this target delivers from now on."""
-        gpu = self._gpus.get(key)
+        gpu, device, joules = self._gpus.get(key), row.device, row.reading.energy_joules_total
         if gpu is None:
-            gpu = self._gpus[key] = AccountedGpu(device, tick.target)
+            gpu = self._gpus[key] = AccountedGpu(device, tick.target, row)
             gpu.first_energy = None if joules is None else (joules, tick.time)
         elif gpu.target != tick.target:
             other = self._views.get(gpu.target)
@@ -257,7 +261,7 @@ class OwnerAccounting:
             gpu.target = tick.target
         return gpu
 
-    def _accounts(self, owners: Owners, tick: ComputedTick) -> Accounts:
+    def _accounts(self, owners: Owners, tick: Tick) -> Accounts:
         """Return the accounts of owners, each once; a new owner has a new one."""
         return tuple(dict.fromkeys([self._owners.account(owner, tick) for owner in owners]))
 
@@ -266,31 +270,31 @@ class OwnerAccounting:
         view = self._views.get(gpu.target)
         if view is None or gpu.missed is not None or view.gpus.get(gpu.device.entity.key) is not gpu:
             return None
-        return view.tick.results[gpu.position].counters, view.tick.readings[gpu.position]
+        return gpu.row.result.counters, gpu.row.reading
 
-    def _move(self, gpu: AccountedGpu, tick: ComputedTick, position: int, owners: Accounts, passing: Accounts) -> None:
+    def _move(self, gpu: AccountedGpu, tick: Tick, row: GpuRow, owners: Accounts, passing: Accounts) -> None:
         """Take over the place and the owners of a GPU in a tick that is not yet the newest.
 
         Passing owners had it since the tick before, but in neither of both.
         """
-        now, last = tick.results[position].counters, self._last(gpu)
+        now, last = row.result.counters, self._last(gpu)
         counted = gpu.base if last is None else last[0]  # without a last one it was away
-        before, device = gpu.owners, tick.devices[position]
-        gpu.device = device.without_owners()
+        before, device = gpu.owners, row.device
+        gpu.device = device
         if gpu.is_known and (view := self._views.get(gpu.target)) is not None and view.tick is not tick:
             gpu.known_at = view.tick.now
-        gpu.is_known = device.owners is not None
+        gpu.is_known = row.owners is not None
         left, gpu.missed = gpu.missed or tick, None
         follows = counted is not None and gpu.base is not None and counted.created == now.created
         if follows and set(owners) == set(before) and not passing:
-            gpu.position = position
+            gpu.row = row
             return
         if last is not None:
             gpu.close(*last)
-        gpu.position = position
+        gpu.row = row
         if follows and counted is not None:
             gpu.charge_boundary(owners, passing, increase(counted, now))
-        gpu.start(now, tick.readings[position])
+        gpu.start(now, row.reading)
         gpu.observed = observed(now.values)
         for account in before:
             if account not in owners:
@@ -318,21 +322,17 @@ class OwnerAccounting:
         """Account for a GPU up to the newest tick, the last one for now that has it; its owners keep it."""
         if gpu.missed is not None:
             return
-        gpu.close(view.tick.results[gpu.position].counters, view.tick.readings[gpu.position])
+        gpu.close(gpu.row.result.counters, gpu.row.reading)
         gpu.missed = view.tick
         if gpu.is_known:
             gpu.is_known, gpu.known_at = False, view.tick.now
 
 
-def _missing_boards(tick: ComputedTick) -> set[tuple[str, str]]:
-    return {tick.devices[position].entity.board for position in tick.missing}
-
-
-def _silent_seconds(tick: ComputedTick) -> float:
+def _silent_seconds(tick: Tick) -> float:
     return max(SILENT_SECONDS, 10.0 * tick.interval)
 
 
-def _add_events(owned: Iterable[AccountedGpu], tick: ComputedTick) -> None:
+def _add_events(owned: Iterable[AccountedGpu], tick: Tick) -> None:
     """Add changes of health to the accounts of owners; instances have the health of their board."""
     gpus = list(owned)
     for change in tick.health_changes:

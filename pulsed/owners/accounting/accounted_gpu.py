@@ -8,10 +8,10 @@ from math import inf, isfinite
 from operator import itemgetter
 from typing import NamedTuple
 
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device
 from pulsed.model.owner import OwnerUse
+from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import POSITION, Reading, Value
 from pulsed.owners.accounting.account import VIOLATIONS, Accounts
 from pulsed.owners.accounting.activity import Extremes, Moments
@@ -32,7 +32,7 @@ class AccountedGpu:
     """A GPU, and the segment of time since its owners, or their shares, changed.
 
     Attributes:
-        position: in the ticks of the target.
+        row: in the newest tick that lists it.
         shares: of each of them, 0..1; they add up to 1.
         base: its counters at the start of the segment; None before the first.
         last: its counters and reading in the newest sample of the segment.
@@ -46,7 +46,7 @@ class AccountedGpu:
 
     device: Device
     target: str
-    position: int = 0
+    row: GpuRow
     owners: Accounts = ()
     shares: tuple[float, ...] = ()
     base: CounterSnapshot | None = None
@@ -57,17 +57,17 @@ class AccountedGpu:
     observed: float = 0.0
     first_energy: tuple[float, float] | None = None
     is_known: bool = False
-    missed: ComputedTick | None = None
+    missed: Tick | None = None
     known_at: float = -inf
 
     def assign(self, owners: Accounts) -> None:
         """Set the owners of the segment, with equal shares."""
         self.owners, self.shares = owners, (1.0 / len(owners),) * len(owners) if owners else ()
 
-    def add_extremes(self, tick: ComputedTick) -> None:
+    def add_extremes(self, tick: Tick) -> None:
         """Take the extremes of a sample; the GPU has owners."""
-        result, reading = tick.results[self.position], tick.readings[self.position]
-        uses = self.uses(tick)
+        row = self.row
+        result, reading, uses = row.result, row.reading, self.uses()
         shares = tuple(use.share for use in uses)
         if shares != self.shares:
             if self.last is not None:
@@ -89,9 +89,9 @@ class AccountedGpu:
                 account.timeline.add(account.elapsed, seconds, share * seconds, ratio)
         self.last = (result.counters, reading)
 
-    def uses(self, tick: ComputedTick) -> Sequence[Use]:
-        """Return what each owner uses in a tick, with an equal share of the activity unless that of all is known."""
-        uses = tick.uses.get(self.position, {})
+    def uses(self) -> Sequence[Use]:
+        """Return what each owner uses now, with an equal share of the activity unless that of all is known."""
+        uses = self.row.ownership.uses
         shown_uses = [uses.get(account.owner.key, UNKNOWN_USE) for account in self.owners]
         activity_shares = [use.activity_share for use in shown_uses if use.activity_share is not None]
         total = sum(activity_shares)

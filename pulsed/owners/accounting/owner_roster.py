@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from pulsed.compute.accumulator import MAX_WATTS
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
+from pulsed.model.tick import Tick
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 
@@ -110,7 +110,7 @@ class OwnerRoster:
         changes, self._changes = self._changes, []
         return changes
 
-    def account(self, owner: Owner, tick: ComputedTick) -> OwnerAccount:
+    def account(self, owner: Owner, tick: Tick) -> OwnerAccount:
         """Return the account of an owner in a tick; a new owner has a new one."""
         account = self._running.get(owner.key)
         if account is not None and owner.continues(account.owner):
@@ -151,7 +151,7 @@ class OwnerRoster:
         self._on_return(ended)
         return ended
 
-    def enter(self, account: OwnerAccount, gpu: AccountedGpu, tick: ComputedTick) -> None:
+    def enter(self, account: OwnerAccount, gpu: AccountedGpu, tick: Tick) -> None:
         """Note that an owner got a GPU."""
         device = gpu.device
         on_gpu = account.on(device)
@@ -167,13 +167,13 @@ class OwnerRoster:
             if 0.0 < joules - before <= MAX_WATTS * (time - then):
                 on_gpu.bridged_joules += (joules - before) / sharers
         on_gpu.bridge = None
-        on_gpu.inspect(tick.results[gpu.position].health, tick.time)
+        on_gpu.inspect(gpu.row.result.health, tick.time)
         account.holding.add(device.entity.key)
         account.advance(tick.now, tick.time)
         account.left, account.absent_ticks = None, 0
         self._absent.pop(account, None)
 
-    def pass_between(self, account: OwnerAccount, device: Device, tick: ComputedTick) -> None:
+    def pass_between(self, account: OwnerAccount, device: Device, tick: Tick) -> None:
         """Note an owner that had a GPU between two ticks, and in neither of both."""
         on_gpu = account.on(device)
         if account.first == tick.now:  # it is new
@@ -183,13 +183,13 @@ class OwnerRoster:
             self._changes.append(OwnerChange("begin", account.owner, device, account.begin))
         self._note_absence(account, tick)
 
-    def leave(self, account: OwnerAccount, device: Device, tick: ComputedTick) -> None:
+    def leave(self, account: OwnerAccount, device: Device, tick: Tick) -> None:
         """Note that an owner lost a GPU."""
         account.holding.discard(device.entity.key)
         account.on(device).end(self._left(account, tick))
         self._note_absence(account, tick)
 
-    def _note_absence(self, account: OwnerAccount, tick: ComputedTick) -> None:
+    def _note_absence(self, account: OwnerAccount, tick: Tick) -> None:
         if not account.holding:
             last_seen, now = account.last_seen, self._left(account, tick)
             now = max([now, *[gpu.left for gpu in account.gpus.values() if gpu.left is not None]])
@@ -198,7 +198,7 @@ class OwnerRoster:
             account.retract(now)
             self._absent[account] = tick.target
 
-    def advance(self, tick: ComputedTick) -> None:
+    def advance(self, tick: Tick) -> None:
         """End owners without a GPU that are not in some ticks, this one included, of the target that had them."""
         for account, target in list(self._absent.items()) if self._absent else ():
             if target == tick.target:
@@ -231,7 +231,7 @@ class OwnerRoster:
             if len(self._dropped) > MAX_DROPPED:
                 del self._dropped[next(iter(self._dropped))]
 
-    def _left(self, account: OwnerAccount, tick: ComputedTick) -> float:
+    def _left(self, account: OwnerAccount, tick: Tick) -> float:
         """Return when an owner that is not in a tick lost its GPU, in seconds of the clock of the ticks: after its last
         sample, and not after the tick."""
         ended = self._ended_at(account.owner)
@@ -254,6 +254,6 @@ class OwnerRoster:
         self._on_end(account)
 
 
-def _are_owners_unknown(tick: ComputedTick) -> bool:
+def _are_owners_unknown(tick: Tick) -> bool:
     """Return whether a tick names the owners of no GPU, nor that one is free."""
-    return all(device.owners is None for position, device in enumerate(tick.devices) if position not in tick.missing)
+    return all(row.owners is None for row in tick.gpus if row.is_listed)

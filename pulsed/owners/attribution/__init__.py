@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsed.background_tasks import FAILURES, aligned_sleep, keep_running
 from pulsed.errors import AttributionError, AttributionTimeout
-from pulsed.model.canonical_tick import CanonicalTick
-from pulsed.model.gpu import Device, board_keys, profile_key
+from pulsed.model.gpu import BoardKey, Device, Entity, board_keys, profile_key
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
+from pulsed.model.tick import GpuRow, Tick
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
 from pulsed.owners.attribution.source import NO_CLAIMS, AttributionSource, Claims, SourceState
 
@@ -222,9 +222,6 @@ def _start(
     return state, asyncio.create_task(run(), name=f"attribution {source.name}")
 
 
-_NOT_PASSING: Mapping[int, Owners] = {}
-
-
 class OwnerLookup:
     """The lookup for the ticks of one target; a tick without changes costs two comparisons.
 
@@ -235,57 +232,61 @@ class OwnerLookup:
 
     def __init__(self, attribution: Attribution, node: str) -> None:
         self._attribution, self._node = attribution, node
-        self._tick_devices: tuple[Device, ...] = ()
+        self._before: Sequence[tuple[Device, Owners | None]] = ()
+        self._owners: Sequence[Owners | None] = ()
+        """One per row of the last tick."""
         self._version = 0
         self._departed = attribution.departed
-        self._owned_devices: tuple[Device, ...] = ()
         self._labelled = 0
-        self._profiles: Counter[tuple[tuple[str, str], str]] = Counter()
+        self._profiles: Counter[tuple[BoardKey, str]] = Counter()
 
-    def add_owners(self, tick: CanonicalTick) -> CanonicalTick:
-        """Return the tick with the owners of its devices."""
-        attribution, version = self._attribution, self._attribution.version
-        before, passing = self._owned_devices, _NOT_PASSING
-        if tick.devices != self._tick_devices or version != self._version:
-            self._tick_devices, self._version = tick.devices, version
-            self._labelled = sum(bool(device.owners) for device in tick.devices)
-            instances = (device.entity for device in tick.devices if device.entity.mig_profile)
+    def add_owners(self, tick: Tick) -> None:
+        """Set the owners of the GPUs of a tick."""
+        attribution, version, rows = self._attribution, self._attribution.version, tick.gpus
+        labelled = [(row.device, row.owners) for row in rows]
+        if labelled != self._before or version != self._version:
+            owners_before = {
+                device.entity: owners or () for (device, _), owners in zip(self._before, self._owners, strict=True)
+            }
+            self._before, self._version = labelled, version
+            self._labelled = sum(bool(owners) for _, owners in labelled)
+            instances = (device.entity for device, _ in labelled if device.entity.mig_profile)
             self._profiles = Counter((entity.board, entity.mig_profile) for entity in instances)
-            self._owned_devices = tuple(self._owned(tick.devices)) if version else tick.devices
+            self._owners = list(self._found(labelled)) if version else [owners for _, owners in labelled]
             if attribution.departed != self._departed:
-                passing = self._passing(tick.devices, before)
+                self._add_passing(rows, owners_before)
         if self._labelled:
             attribution.note_labels()
-        if self._owned_devices == tick.devices and not passing:
-            return tick
-        return replace(tick, devices=self._owned_devices, passing=passing)
+        if version:
+            for row, owners in zip(rows, self._owners, strict=True):
+                if owners != row.owners:
+                    row.ownership = replace(row.ownership, owners=owners)
 
-    def _passing(self, devices: tuple[Device, ...], before: tuple[Device, ...]) -> Mapping[int, Owners]:
-        """Return by position the owners that had a device since the tick before, and in neither of both."""
+    def _add_passing(self, rows: Sequence[GpuRow], owners_before: Mapping[Entity, Owners]) -> None:
+        """Set the owners that had a device since the tick before, and in neither of both."""
         departures = self._attribution.departures_after(self._departed)
         self._departed = self._attribution.departed
-        owners_before = {device.entity: device.owners or () for device in before}
-        passing_owners: dict[int, Owners] = {}
-        for position, (device, now) in enumerate(zip(devices, self._owned_devices, strict=True)):
-            keys, seen = self._keys(device), (*owners_before.get(device.entity, ()), *(now.owners or ()))
-            owners = dict.fromkeys(each.owner for each in departures if each.key in keys)
-            if passing := tuple([owner for owner in owners if not any(owner.continues(each) for each in seen)]):
-                passing_owners[position] = passing
-        return passing_owners
+        for row, owners in zip(rows, self._owners, strict=True):
+            keys, seen = self._keys(row.device), (*owners_before.get(row.device.entity, ()), *(owners or ()))
+            left = dict.fromkeys(each.owner for each in departures if each.key in keys)
+            if passing := tuple([owner for owner in left if not any(owner.continues(each) for each in seen)]):
+                row.ownership = replace(row.ownership, passing=passing)
 
-    def _owned(self, devices: tuple[Device, ...]) -> Iterator[Device]:
+    def _found(self, labelled: Sequence[tuple[Device, Owners | None]]) -> Iterator[Owners | None]:
+        """Yield the owners of each device: by the sources of this host, or else by labels."""
         all_owners = [  # a part without owners of its own has those of its board
-            self._attribution.find(self._keys(device), device.owners, is_local=self._is_local(device))
-            for device in devices
+            self._attribution.find(self._keys(device), owners, is_local=self._is_local(device))
+            for device, owners in labelled
         ]
-        of_parts: dict[tuple[str, str], dict[tuple[str, str], Owner]] = {}
-        for device, owners in zip(devices, all_owners, strict=True):
+        of_parts: dict[BoardKey, dict[tuple[str, str], Owner]] = {}
+        for (device, _), owners in zip(labelled, all_owners, strict=True):
             if device.entity.kind != "gpu":
                 of_parts.setdefault(device.entity.board, {}).update((owner.key, owner) for owner in owners or ())
-        for device, owners in zip(devices, all_owners, strict=True):
+        for (device, _), owners in zip(labelled, all_owners, strict=True):
             if device.entity.kind == "gpu" and (parts := of_parts.get(device.entity.board)):
-                owners = tuple(({owner.key: owner for owner in owners or ()} | parts).values())
-            yield device if owners == device.owners else replace(device, owners=owners)
+                yield tuple(({owner.key: owner for owner in owners or ()} | parts).values())
+            else:
+                yield owners
 
     def _is_local(self, device: Device) -> bool:
         return device.entity.node in ("", self._node)

@@ -13,10 +13,10 @@ from math import inf
 from typing import Literal, NamedTuple
 
 from pulsed.compute.sample import GAP_INTERVALS
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
+from pulsed.model.tick import Tick
 from pulsed.owners.accounting import LEAK_SECONDS, OwnedGpu, OwnerAccounting
 from pulsed.owners.accounting.account import FindingVerdict, GpuAccount, OwnerAccount, OwnerEvent
 from pulsed.owners.findings.hangs import (
@@ -107,14 +107,14 @@ class FindingDetector:
         self._leaked: dict[GpuKey, OwnedGpu] = {}
         self._due = 0.0
 
-    def add(self, tick: ComputedTick) -> Sequence[FindingChange]:
+    def add(self, tick: Tick) -> Sequence[FindingChange]:
         """Return the findings that begin or end with a tick that the accounting has already taken."""
         if tick.now < self._due <= tick.now + STEP_SECONDS:
             return ()
         self._due = tick.now + STEP_SECONDS
         return list(self._evaluate(tick))
 
-    def _evaluate(self, tick: ComputedTick) -> Iterator[FindingChange]:
+    def _evaluate(self, tick: Tick) -> Iterator[FindingChange]:
         owned = list(self._accounting.owned())
         yield from self._leaks([each for each in owned if each.account.is_of_leaked_memory], tick.time)
         held = [each for each in owned if each.account.owner.is_known]
@@ -134,7 +134,7 @@ class FindingDetector:
         for account, gpus in by_account.items():
             yield from self._judge(account, gpus, tick)
 
-    def _judge(self, account: OwnerAccount, gpus: Sequence[_Watched], tick: ComputedTick) -> Iterator[FindingChange]:
+    def _judge(self, account: OwnerAccount, gpus: Sequence[_Watched], tick: Tick) -> Iterator[FindingChange]:
         """Yield the changes of the findings about one owner; none while all of its GPUs are silent."""
         if any(each.held.sharers > 1 for each in gpus):
             for each in gpus:

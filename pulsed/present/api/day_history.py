@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from pulsed.durations import DAY, MINUTE
 from pulsed.json_text import json_bytes
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, GpuKey, key_of
+from pulsed.model.tick import Tick
 from pulsed.owners.accounting.saved_accounts import dump_device, load_device
 from pulsed.present.api.history import History, history_head
 from pulsed.present.api.history_points import PointAxis, Points, merged_numbers, merged_states, window_points
@@ -90,7 +90,7 @@ class DayHistory:
         """How long a minute is kept."""
         return DAY if self._max_bytes else 0.0
 
-    def add(self, tick: ComputedTick) -> DayMinute | None:
+    def add(self, tick: Tick) -> DayMinute | None:
         """Take a tick that the history has not taken yet; return the minute of its target that ends before it."""
         minute = floor(tick.time / MINUTE)
         before, self._open[tick.target] = self._open.get(tick.target), (minute, tick.devices)
@@ -106,7 +106,7 @@ class DayHistory:
         for device in devices:
             window = self._history.window(target, device, 2 * MINUTE)
             points = dict(window_points(self._history, window, self.fields, axis))
-            gpus.append((device.without_owners(), [value for name in self.fields for value in _flat(points[name])]))
+            gpus.append((device, [value for name in self.fields for value in _flat(points[name])]))
         return DayMinute(minute, target, self.fields, gpus)
 
     def keep(self, ended: DayMinute) -> None:

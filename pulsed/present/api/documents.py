@@ -18,7 +18,7 @@ from pulsed.host.node_checks import NODE_CHECK_IDS
 from pulsed.json_text import rfc3339
 from pulsed.model.gpu import Device
 from pulsed.model.health import CheckState, Health, NodeHealth
-from pulsed.model.owner import Owner
+from pulsed.model.owner import Owner, Owners
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.account_documents import Counters, OwnerShape
 from pulsed.present.api.event_documents import finite
@@ -187,19 +187,19 @@ class AttributionShape(DocumentModel):
     processes: list[int] = Field(description="leaders of process groups, with attribution.process_owners")
 
 
-def _attribution(device: Device) -> dict[str, object]:
+def _attribution(owners: Owners | None) -> dict[str, object]:
     """Return the values of `AttributionShape`."""
     return {
-        "known": device.owners is not None,
-        "owners": device.owners or (),
-        "pods": pods_of(device),
-        "slurm_job": ",".join(owner.id for owner in _owners_of(device, "slurm_job")),
-        "processes": [int(owner.id) for owner in _owners_of(device, "process") if owner.id.isdecimal()],
+        "known": owners is not None,
+        "owners": owners or (),
+        "pods": pods_of(owners),
+        "slurm_job": ",".join(owner.id for owner in _of_kind(owners, "slurm_job")),
+        "processes": [int(owner.id) for owner in _of_kind(owners, "process") if owner.id.isdecimal()],
     }
 
 
-def _owners_of(device: Device, kind: str) -> Sequence[Owner]:
-    return [owner for owner in device.owners or () if owner.kind == kind]
+def _of_kind(owners: Owners | None, kind: str) -> Sequence[Owner]:
+    return [owner for owner in owners or () if owner.kind == kind]
 
 
 class AccountingShape(DocumentModel):
@@ -263,7 +263,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
             "metrics": {name: finite(value) for name, value in match.reading._asdict().items()},
             "nvlinks": match.result.health.nvlinks,
             "accounting": match.result.counters,
-            "attribution": _attribution(device),
+            "attribution": _attribution(match.owners),
         }
     )
 
@@ -312,7 +312,7 @@ def health_document(store: TargetStore, now: float, checks: Collection[str] = ()
     seen = {id(match.target) for match in shown}
     rows = [_gpu_health(match, now, checks) for match in shown]
     for target in store.targets:
-        if target.tick is None or not target.tick.devices:
+        if target.tick is None or not target.tick.gpus:
             rows.append(_source_health(target, store.node, f"No GPU has been read: {target.error or 'no data yet'}"))
         elif id(target) in seen and not target.fresh(now):
             rows.append(_source_health(target, store.node, silence_of(target)))

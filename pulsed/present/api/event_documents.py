@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from pulsed.compute.health.xids import advice, xid_of
 from pulsed.json_text import json_bytes, rfc3339
-from pulsed.model.computed_tick import ComputedTick, Removal, Result
+from pulsed.model.computed_tick import Removal, Result
 from pulsed.model.gpu import Device
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from pulsed.owners.findings import FindingChange
@@ -48,18 +49,17 @@ class Change(NamedTuple):
     document: Document
 
 
-def _class_changes(tick: ComputedTick) -> Iterator[Change]:
+def _class_changes(tick: Tick) -> Iterator[Change]:
     for change in tick.changes:
-        bottleneck = tick.results[change.position].held.bottleneck
         yield Change(
             "workload_class",
-            tick.devices[change.position],
+            change.device,
             change.time,
-            {"before": change.before, "after": change.after, "bottleneck": bottleneck},
+            {"before": change.before, "after": change.after, "bottleneck": change.bottleneck},
         )
 
 
-def _health_changes(tick: ComputedTick) -> Iterator[Change]:
+def _health_changes(tick: Tick) -> Iterator[Change]:
     for change in tick.health_changes:
         yield Change(
             "health",
@@ -75,7 +75,7 @@ def _health_changes(tick: ComputedTick) -> Iterator[Change]:
         )
 
 
-def _xids(tick: ComputedTick) -> Iterator[Change]:
+def _xids(tick: Tick) -> Iterator[Change]:
     for event in tick.xids:
         xid = xid_of(event.code)
         yield Change(
@@ -110,7 +110,6 @@ def finding_change(change: FindingChange) -> Change:
 
 def removal_change(removal: Removal) -> Change:
     """Return the change of a GPU that is no longer expected."""
-    replacement = removal.replacement
     return Change(
         "removal",
         removal.device,
@@ -119,12 +118,11 @@ def removal_change(removal: Removal) -> Change:
             "reason": removal.reason,
             "message": removal.message,
             "last_seen": rfc3339(removal.last_seen) if removal.last_seen else None,
-            "replacement": replacement.entity.uuid if replacement is not None else None,
         },
     )
 
 
-CHANGES: Mapping[str, Callable[[ComputedTick], Iterable[Change]]] = {
+CHANGES: Mapping[str, Callable[[Tick], Iterable[Change]]] = {
     "workload_class": _class_changes,
     "health": _health_changes,
     "xid": _xids,

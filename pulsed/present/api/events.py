@@ -19,8 +19,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from pulsed.json_text import rfc3339
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import names_of
+from pulsed.model.tick import Tick
 from pulsed.present.api.event_documents import CHANGES, KINDS, TICK, Change, change_document, encoded, tick_row
 from pulsed.present.api.kept_events import MAX_QUEUED, Event, RecentChanges, Subscriber
 from pulsed.present.api.schema import Document
@@ -82,13 +82,13 @@ class EventBroadcaster:
         """All subscribers."""
         return tuple(self._subscribers)
 
-    def publish(self, tick: ComputedTick) -> None:
+    def publish(self, tick: Tick) -> None:
         """Send a tick and its changes to all subscribers. Never blocks, never fails."""
 
         def written(gpu: str | None) -> Document | None:
             head = {"time": rfc3339(tick.time), "target": tick.target}
-            rows = zip(tick.devices, tick.readings, tick.results, strict=True)
-            chosen = [tick_row(*row, self._here()) for row in rows if gpu is None or gpu in names_of(row[0])]
+            shown = [row for row in tick.gpus if gpu is None or gpu in names_of(row.device)]
+            chosen = [tick_row(row.device, row.reading, row.result, self._here()) for row in shown]
             return {**head, "gpus": chosen} if chosen or gpu is None else None
 
         self._hand_out(TICK, written)

@@ -13,9 +13,10 @@ from itertools import groupby
 from pydantic import Field
 
 from pulsed.json_text import rfc3339
-from pulsed.model.computed_tick import ComputedTick, Result
-from pulsed.model.gpu import PLATFORM, Device, names_of
+from pulsed.model.computed_tick import Result
+from pulsed.model.gpu import PLATFORM, Device, Entity, names_of
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Value
 from pulsed.present.api.documents import SourcesShape
 from pulsed.present.api.event_documents import TICK_FIELDS, encoded, finite
@@ -87,7 +88,7 @@ def _state(gpus: Sequence[Match], results: Sequence[Result], fields: Sequence[st
 
 
 def _owners(gpu: Match) -> list[str] | None:
-    owners = gpu.device.owners
+    owners = gpu.owners
     return None if owners is None else [f"{owner.kind}:{owner.id}" for owner in owners]
 
 
@@ -140,16 +141,16 @@ class ColumnReader:
         self.interval = interval
         self._store, self._fields, self._gpu = store, fields, gpu
         self._roster = ""
-        self._layout: list[tuple[Target, tuple[Device, ...], bool]] = []
-        self._rows: list[tuple[Target, list[int], int]] = []
-        self._sent: dict[int, tuple[ComputedTick, bool]] = {}
+        self._layout: list[tuple[Target, Sequence[Device], bool]] = []
+        self._rows: list[tuple[Target, list[tuple[Entity, str]], int]] = []
+        self._sent: dict[int, tuple[Tick, bool]] = {}
 
     def read(self, now: float, wall_time: float) -> bytes:
         """Return the next events; at `now` monotonic seconds, which is `wall_time`."""
         parts = [self._new_roster(now)] if self._has_new_layout(now) else []
         shown: list[Match] = []
         at: list[int] = []
-        for target, positions, first in self._rows:
+        for target, keys, first in self._rows:
             tick = target.tick
             if tick is None:
                 continue
@@ -157,8 +158,9 @@ class ColumnReader:
             if sent is not None and sent[0] is tick and sent[1] == is_stale:
                 continue
             self._sent[first] = tick, is_stale
-            shown += [Match.at_position(target, tick, position, self._store.node) for position in positions]
-            at += range(first, first + len(positions))
+            rows = {row.device.entity: row for row in tick.gpus}
+            shown += [Match(target, rows[entity], node) for entity, node in keys]
+            at += range(first, first + len(keys))
         if shown:
             head = {"roster": self._roster, "time": rfc3339(wall_time), "at": at}
             results = [current_result(gpu, now) for gpu in shown]
@@ -173,7 +175,7 @@ class ColumnReader:
             if target.tick is not None
         ]
         is_same = len(layout) == len(self._layout) and all(
-            new[0] is old[0] and new[1] is old[1] and new[2] == old[2]
+            new[0] is old[0] and new[1] == old[1] and new[2] == old[2]
             for new, old in zip(layout, self._layout, strict=True)
         )
         self._layout = list(layout)
@@ -187,7 +189,7 @@ class ColumnReader:
         self._rows, first = [], 0
         for _, group in groupby(shown, key=lambda match: id(match.target)):
             rows = list(group)
-            self._rows.append((rows[0].target, [match.position for match in rows], first))
+            self._rows.append((rows[0].target, [(match.device.entity, match.node) for match in rows], first))
             first += len(rows)
         gpus = _roster(shown)
         before, self._roster = self._roster, _roster_id(gpus)

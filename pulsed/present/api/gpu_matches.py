@@ -15,11 +15,12 @@ from pydantic import BeforeValidator, Field, create_model
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES, ordered
 from pulsed.compute.health.summary import unobserved
-from pulsed.model.computed_tick import ComputedTick, Result
-from pulsed.model.gpu import Device, board_names, key_of, names_of, node_of, repeated
+from pulsed.model.computed_tick import Result
+from pulsed.model.gpu import Device, board_names, names_of, node_of
 from pulsed.model.health import Health
-from pulsed.model.owner import Owner
+from pulsed.model.owner import Owner, Owners
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.model.tick import GpuRow, shown_rows
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.schema import Document, DocumentModel, Text, TimeOrNull
 
@@ -48,21 +49,38 @@ class Match(NamedTuple):
     """One GPU or MIG instance, with the target that shows it."""
 
     target: Target
-    device: Device
-    reading: Reading
-    result: Result
+    row: GpuRow
     node: str
-    time: float
-    missing: bool
-    position: int
 
-    @classmethod
-    def at_position(cls, target: Target, tick: ComputedTick, position: int, here: str) -> Match:
-        """Return a device of a target's tick; `here` is this process's node."""
-        device, missing = tick.devices[position], position in tick.missing
-        time = tick.missing[position] if missing else tick.time
-        reading, result = tick.readings[position], tick.results[position]
-        return cls(target, device, reading, result, node_of(device, here), time, missing, position)
+    @property
+    def device(self) -> Device:
+        """What it is."""
+        return self.row.device
+
+    @property
+    def owners(self) -> Owners | None:
+        """Who has it; None if that is unknown."""
+        return self.row.owners
+
+    @property
+    def reading(self) -> Reading:
+        """Its inputs."""
+        return self.row.reading
+
+    @property
+    def result(self) -> Result:
+        """What follows from them."""
+        return self.row.result
+
+    @property
+    def time(self) -> float:
+        """When it was listed last."""
+        return self.row.time
+
+    @property
+    def missing(self) -> bool:
+        """Whether its source does not list it."""
+        return not self.row.is_listed
 
 
 def find(store: TargetStore, name: str, node: str | None = None, now: float | None = None) -> list[Match]:
@@ -91,14 +109,13 @@ def find_all(
 
 def matches(store: TargetStore, now: float | None = None) -> Iterator[Match]:
     """Yield all GPUs, each once, in the order of the configuration; fresh targets take precedence."""
-    seen = [(target, target.tick) for target in store.targets if target.tick is not None]
-    ranked = seen if now is None else sorted(seen, key=lambda each: not each[0].fresh(now))
-    keys = [[key_of(device, store.node) for device in tick.devices] for _, tick in ranked]
-    hidden = {id(target): positions for (target, _), positions in zip(ranked, repeated(keys), strict=True)}
-    for target, tick in seen:
-        for position in range(len(tick.devices)):
-            if position not in hidden[id(target)]:
-                yield Match.at_position(target, tick, position, store.node)
+    seen = [target for target in store.targets if target.tick is not None]
+    ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
+    shown = {id(row) for _, row in shown_rows([target.tick for target in ranked if target.tick], store.node)}
+    for target in seen:
+        for row in target.tick.gpus if target.tick else ():
+            if id(row) in shown:
+                yield Match(target, row, node_of(row.device, store.node))
 
 
 def is_stale(match: Match, now: float) -> bool:
@@ -144,9 +161,9 @@ def board_of(match: Match) -> tuple[str, str]:
     return (match.node, entity.uuid or entity.gpu)
 
 
-def pods_of(device: Device) -> Sequence[Owner]:
+def pods_of(owners: Owners | None) -> Sequence[Owner]:
     """Return the owners of a GPU that are containers of pods, or jobs in them; each container once."""
-    pods = [owner for owner in device.owners or () if owner.has_pod]
+    pods = [owner for owner in owners or () if owner.has_pod]
     return list({(owner.namespace, owner.name, owner.container): owner for owner in pods}.values())
 
 

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from pulsed.json_text import json_bytes
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity, GpuKey, key_of, names_of, node_of
+from pulsed.model.tick import Tick
 from pulsed.present.api.gpu_matches import NamedGpu, identity_of
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns, check_fields
 from pulsed.present.api.schema import Document
@@ -140,20 +140,20 @@ class History:
         self._rings: dict[str, _Ring] = {}
         self._order: deque[_Ring] = deque()  # of each tick, in the order of their arrival
 
-    def add(self, tick: ComputedTick) -> None:
+    def add(self, tick: Tick) -> None:
         """Keep a tick. Costs 2 to 3 us per GPU; never fails."""
         now = self._now()
         ring = self._rings.get(tick.target)
         if ring is None:
             ring = self._rings[tick.target] = _Ring(tick.target)
             self.size += _RING_BYTES
-        devices = tuple([device.without_owners() for device in tick.devices])
+        devices = tick.devices
         if ring.ticks and ring.ticks[-1].devices == devices:
             devices = ring.ticks[-1].devices
         else:
             self.size += _DEVICE_BYTES * len(devices)
         moment = _MOMENT.pack(tick.clock, tick.time, now)
-        data = b"".join((moment, *map(self.columns.pack, tick.results, tick.readings)))
+        data = b"".join((moment, *[self.columns.pack(row.result, row.reading) for row in tick.gpus]))
         ring.ticks.append(_Tick(devices, data))
         ring.newest, ring.time, ring.interval = tick.clock, tick.time, tick.interval
         self._order.append(ring)

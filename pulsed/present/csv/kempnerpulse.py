@@ -16,8 +16,9 @@ from typing import NamedTuple, TextIO
 
 from pulsed.compute.real_utilization import SETTLED
 from pulsed.compute.settings import Weights
-from pulsed.model.computed_tick import ComputedTick, GpuSample, Result, gpu_samples
+from pulsed.model.computed_tick import Result
 from pulsed.model.gpu import DEMO_MARK, Entity
+from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.present.csv.pulsed_csv import choose, text_cell
 
@@ -47,7 +48,7 @@ class KempnerPulseRow(NamedTuple):
     the tick before, None at the first one and after a reset.
     """
 
-    sample: GpuSample
+    sample: GpuRow
     real_utilization: float | None
     replay_rate: float | None
 
@@ -74,7 +75,7 @@ def model(name: str) -> str:
     return re.split(r"[\s-]", name, maxsplit=1)[0] or "GPU"
 
 
-def real_utilization(sample: GpuSample, weights: Weights) -> float | None:
+def real_utilization(sample: GpuRow, weights: Weights) -> float | None:
     """Return the percentage that the present inputs determine, 0..100; None if it would be an estimate."""
     real = sample.result.real_utilization
     settled = real.lower if real.upper - real.lower <= SETTLED else real.ratio if real.coverage >= 1 else None
@@ -195,16 +196,16 @@ class Writer:
         self._cells = [COLUMNS[name] for name in names]
         self._replays: dict[Entity, tuple[float, float | None]] = {}
 
-    def write(self, tick: ComputedTick) -> None:
+    def write(self, tick: Tick) -> None:
         """Write one row per GPU of the tick."""
         clock = tick.clock
         rows = [
             KempnerPulseRow(sample, real_utilization(sample, self._weights), self._replay_rate(sample, clock))
-            for sample in gpu_samples(tick)
+            for sample in tick.gpus
         ]
         self._rows.writerows([[cell(row) for cell in self._cells] for row in rows])
 
-    def _replay_rate(self, sample: GpuSample, clock: float) -> float | None:
+    def _replay_rate(self, sample: GpuRow, clock: float) -> float | None:
         entity, count = sample.device.entity, sample.reading.pcie_replays_total
         clock_before, count_before = self._replays.get(entity, (clock, None))
         self._replays[entity] = clock, count

@@ -15,12 +15,12 @@ from typing import TextIO
 from pulsed.compute.derived_results import ordered
 from pulsed.errors import UsageError, did_you_mean
 from pulsed.json_text import rfc3339
-from pulsed.model.computed_tick import ComputedTick, GpuSample, gpu_samples
+from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import POSITION
 from pulsed.present.api.sample_fields import NUMBERS, WORDS, getter
 from pulsed.printable import clean
 
-Cell = Callable[[GpuSample], str | float | None]
+Cell = Callable[[GpuRow], str | float | None]
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # full-width forms count, too
 _NUMBER = re.compile(r"[-+]?[0-9]{1,20}(?:\.[0-9]{1,20})?")
@@ -104,11 +104,11 @@ def write_header(out: TextIO, names: Sequence[str]) -> None:
     csv.writer(out, lineterminator="\n").writerow(names)
 
 
-def write_tick(out: TextIO, names: Sequence[str], tick: ComputedTick) -> None:
+def write_tick(out: TextIO, names: Sequence[str], tick: Tick) -> None:
     """Write one row per GPU of the tick; a file is opened with `newline=""`."""
     cells = [COLUMNS[name] for name in names]
     rows = csv.writer(out, lineterminator="\n")
-    rows.writerows([[_text(cell(sample)) for cell in cells] for sample in gpu_samples(tick)])
+    rows.writerows([[_text(cell(sample)) for cell in cells] for sample in tick.gpus])
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from itertools import chain
 from sys import float_info
 from typing import Literal, NamedTuple
 
-from pulsed.model.computed_tick import GpuSample
+from pulsed.model.tick import GpuRow
 from pulsed.present.exposition.families import (
     COUNTER_FAMILIES,
     DERIVED,
@@ -149,7 +149,7 @@ class PageDerived(NamedTuple):
 
     family: DerivedFamily
     form: Form
-    samples: Callable[[GpuSample], Samples]
+    samples: Callable[[GpuRow], Samples]
 
 
 @dataclass(frozen=True)
@@ -208,8 +208,8 @@ def form_of(
     return _LEAN.get(suffix, full)
 
 
-def _samples(family: DerivedFamily, form: Form) -> Callable[[GpuSample], Samples]:
-    def differing(sample: GpuSample) -> Samples:
+def _samples(family: DerivedFamily, form: Form) -> Callable[[GpuRow], Samples]:
+    def differing(sample: GpuRow) -> Samples:
         samples = family.samples(sample)
         return samples if len({number for _, number in samples}) > 1 else ()
 

@@ -16,10 +16,10 @@ from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue
 from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.xid_log import MAX_CODES
-from pulsed.model.computed_tick import GpuSample
 from pulsed.model.counters import COUNTERS
 from pulsed.model.gpu import PLATFORM
 from pulsed.model.health import OTHER_XIDS, SEVERITY
+from pulsed.model.tick import GpuRow
 from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.present.exposition.text_format import MetricType
 from pulsed.translate.fields import DERIVED as COMPOSED
@@ -61,7 +61,7 @@ class CounterFamily(Family):
 
 @dataclass(frozen=True, slots=True)
 class DerivedFamily(Family):
-    """A family whose samples are computed from a `GpuSample`.
+    """A family whose samples are computed from a `GpuRow`.
 
     Attributes:
         samples: returns the samples of one GPU, in a fixed order. Those of a histogram have the suffix of their name
@@ -71,8 +71,8 @@ class DerivedFamily(Family):
     """
 
     labels: tuple[str, ...]
-    samples: Callable[[GpuSample], Samples]
-    current: Callable[[GpuSample], Samples] | None = None
+    samples: Callable[[GpuRow], Samples]
+    current: Callable[[GpuRow], Samples] | None = None
     of_boards: bool = False
 
 
@@ -89,7 +89,7 @@ def _families(value: DerivedValue) -> Iterator[DerivedFamily]:
 def _number(value: DerivedNumber) -> DerivedFamily:
     """Return a gauge (a counter if named `_total`) without labels of its own; it is absent while it has no value."""
 
-    def samples(sample: GpuSample) -> Samples:
+    def samples(sample: GpuRow) -> Samples:
         number = value.get(sample.reading, sample.result)
         return () if number is None else (((), number),)
 
@@ -103,25 +103,25 @@ def _state_set(value: DerivedState) -> DerivedFamily:
     Its type is gauge, because OpenMetrics' stateset requires a label named like the metric.
     """
 
-    def samples(sample: GpuSample) -> Samples:
+    def samples(sample: GpuRow) -> Samples:
         now = value.get(sample.reading, sample.result)
         return [((state,), int(state == now)) for state in value.states]
 
-    def current(sample: GpuSample) -> Samples:
+    def current(sample: GpuRow) -> Samples:
         return (((value.get(sample.reading, sample.result),), 1),)
 
     return DerivedFamily(PREFIX + value.name, "gauge", value.help, (value.label,), samples, current)
 
 
 def _vector(value: DerivedVector) -> DerivedFamily:
-    def samples(sample: GpuSample) -> Samples:
+    def samples(sample: GpuRow) -> Samples:
         numbers = value.get(sample.reading, sample.result)
         return [((key,), number) for key, number in zip(value.keys, numbers, strict=True) if number is not None]
 
     return DerivedFamily(PREFIX + value.name, "gauge", value.help, (value.label,), samples)
 
 
-def _distribution(sample: GpuSample) -> Samples:
+def _distribution(sample: GpuRow) -> Samples:
     distribution = sample.result.counters.distribution
     if distribution is None:
         return ()
@@ -138,7 +138,7 @@ _OF_BOARD = ("serial", "vbios_version")
 """Labels of the full form of `pulsed_gpu_info`: for inventories and the vendor."""
 
 
-def _info(sample: GpuSample, of_board: bool = True) -> Samples:
+def _info(sample: GpuRow, of_board: bool = True) -> Samples:
     device = sample.device
     platform = device.platform or ("",) * len(PLATFORM)
     board = (device.serial, device.vbios_version) if of_board else ("",) * len(_OF_BOARD)
@@ -153,14 +153,14 @@ MAX_READINGS = 2
 _of_boards = partial(DerivedFamily, of_boards=True)
 
 
-def _problems(sample: GpuSample) -> Samples:
+def _problems(sample: GpuRow) -> Samples:
     return [
         ((each.id, each.state, BY_ID[each.id].cause or each.id, each.message, each.remedy), 1)
         for each in sample.result.health.problems
     ]
 
 
-def _evidence(sample: GpuSample) -> Samples:
+def _evidence(sample: GpuRow) -> Samples:
     return [
         ((each.id, name), value)
         for each in sample.result.health.problems
@@ -169,12 +169,12 @@ def _evidence(sample: GpuSample) -> Samples:
     ]
 
 
-def _nvlink_fault(sample: GpuSample) -> Samples:
+def _nvlink_fault(sample: GpuRow) -> Samples:
     fault = sample.result.health.nvlink_fault
     if fault is None:
         return ()
     link = "" if fault.link is None else str(fault.link)
-    return (((str(fault.xid), link, "true" if fault.is_origin else "false", fault.fabric), fault.time),)
+    return (((str(fault.xid), link, fault.fabric), fault.time),)
 
 
 TRANSMIT_WAITS = "transmit_waits"
@@ -184,7 +184,7 @@ ROUTINE_ERRORS = "symbol_errors"
 """The kind of errors that the code of NVLink 5 corrects all the time, on every link."""
 
 
-def _last_xid(sample: GpuSample) -> Samples:
+def _last_xid(sample: GpuRow) -> Samples:
     last = sample.result.health.xid_last
     return () if last is None else ((("unknown" if last.time is None else "known",), last.code),)
 
@@ -302,9 +302,9 @@ DERIVED: tuple[DerivedFamily, ...] = (
     _of_boards(
         PREFIX + "nvlink_fault_timestamp_seconds",
         "gauge",
-        "Start of the fault that raises the check nvlink_fault. Of the GPUs of a fabric (cluster and clique, or "
-        'the node), the one with origin="true" is where the fault began',
-        ("xid", "link", "origin", "fabric"),
+        "Start of the fault that raises the check nvlink_fault. Faults follow from each other within a fabric: cluster "
+        "and clique, or the node",
+        ("xid", "link", "fabric"),
         _nvlink_fault,
     ),
     _of_boards(

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of
-from pulsed.model.computed_tick import ComputedTick, GpuSample, gpu_samples
 from pulsed.model.counters import Distribution
-from pulsed.model.gpu import GpuKey, gpu_labels, key_of
+from pulsed.model.gpu import GpuKey, gpu_labels, node_of
+from pulsed.model.tick import GpuRow, Tick, shown_rows
 from pulsed.model.vocabulary import POSITION, Value
 from pulsed.present.exposition.catalog import (
     CHECKS,
@@ -40,24 +40,21 @@ class PageGpu(NamedTuple):
     """A GPU on the page: `values` are its reading and its counters, `labels` the end of each line up to its value."""
 
     key: GpuKey
-    sample: GpuSample
+    node: str
+    sample: GpuRow
     values: tuple[Value, ...]
     labels: str
     published: PublishedGpu
 
 
-def page_gpus(
-    ticks: Sequence[ComputedTick], here: str, published: Published, *, owner_labels: bool
-) -> Sequence[PageGpu]:
-    """Return the GPUs of ticks, none of which has a GPU of another one; `here` is the node of those that name none."""
+def page_gpus(ticks: Sequence[Tick], here: str, published: Published, *, owner_labels: bool) -> Sequence[PageGpu]:
+    """Return the GPUs of ticks, each once; `here` is the node of those that name none."""
     gpus = []
-    for tick in ticks:
-        for sample in gpu_samples(tick):
-            device = sample.device
-            labels = label_pairs(gpu_labels(device, here)) + (owner_label_text(device) if owner_labels else "")
-            key = key_of(device, here)
-            values = (*sample.reading, *sample.result.counters.values)
-            gpus.append(PageGpu(key, sample, values, labels + "} ", published.gpu(key)))
+    for key, row in shown_rows(ticks, here):
+        device = row.device
+        labels = label_pairs(gpu_labels(device, here)) + (owner_label_text(row.owners) if owner_labels else "")
+        values = (*row.reading, *row.result.counters.values)
+        gpus.append(PageGpu(key, node_of(device, here), row, values, labels + "} ", published.gpu(key)))
     return gpus
 
 
@@ -291,7 +288,7 @@ def _quantities(gpus: Iterable[PageGpu]) -> Iterator[Row]:
 def _distribution(gpus: Iterable[PageGpu], published: Published) -> Iterator[Row]:
     for gpu in gpus:
         if (distribution := gpu.sample.result.counters.distribution) is not None:
-            published.add_distribution(gpu.published, (gpu.key[0], gpu.sample.device.model), distribution)
+            published.add_distribution(gpu.published, (gpu.node, gpu.sample.device.model), distribution)
     for place, (bounds, counts, total) in sorted(published.distributions.items()):
         below = list(accumulate(counts))
         for bound, number in zip((*map(repr, map(float, bounds)), "+Inf"), below, strict=True):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.owner import Owner
+from pulsed.model.tick import GpuRow
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.exposition.text_format import header, label_pairs
 
@@ -56,9 +56,9 @@ FAMILIES = (
 )
 
 
-def jobstats_lines(ticks: Sequence[ComputedTick], here: str, openmetrics: bool) -> Iterator[str]:
+def jobstats_lines(gpus: Sequence[GpuRow], here: str, openmetrics: bool) -> Iterator[str]:
     """Yield the families that have samples; `here` is the node of GPUs whose source does not name one."""
-    rows = [row for tick in ticks for row in _rows(tick, here)]
+    rows = list(_rows(gpus, here))
     for family in FAMILIES:
         lines = [
             f"{family.name}{{{labels}}} {value!r}\n"
@@ -70,13 +70,14 @@ def jobstats_lines(ticks: Sequence[ComputedTick], here: str, openmetrics: bool) 
             yield from lines
 
 
-def _rows(tick: ComputedTick, here: str) -> Iterator[tuple[Device, Reading, Owner | None, str]]:
+def _rows(gpus: Sequence[GpuRow], here: str) -> Iterator[tuple[Device, Reading, Owner | None, str]]:
     """Yield each GPU with each job that has it, None without one, and the labels of their row."""
-    split = {device.entity.board for device in tick.devices if device.entity.kind == "mig"}
-    for device, reading in zip(tick.devices, tick.readings, strict=True):
+    split = {row.device.entity.board for row in gpus if row.device.entity.kind == "mig"}
+    for row in gpus:
+        device, reading = row.device, row.reading
         if device.entity.kind == "vgpu":
             continue
-        owners = () if device.entity.kind == "gpu" and device.entity.board in split else device.owners or ()
+        owners = () if device.entity.kind == "gpu" and device.entity.board in split else row.owners or ()
         jobs: list[Owner | None] = [owner for owner in owners if owner.kind == "slurm_job"]
         for job in jobs or [None]:
             yield device, reading, job, label_pairs(_labels(device, job, here))

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from prometheus_client import Metric
 
-from pulsed.model.gpu import Device, gpu_labels
-from pulsed.model.owner import Owner
+from pulsed.model.gpu import gpu_labels
+from pulsed.model.owner import Owner, Owners
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
@@ -65,10 +65,10 @@ def _info(owner: Owner) -> Mapping[str, str]:
     return labels
 
 
-def owner_label_text(device: Device) -> str:
+def owner_label_text(owners: Owners | None) -> str:
     """Return the labels of a device's owners for its series, with a leading comma; several values are in one label."""
     values: dict[str, dict[str, None]] = {}
-    for owner in device.owners or ():
+    for owner in owners or ():
         for name, text in _info(owner).items():
             if text and name != "kind":  # counters have a `kind` of their own
                 values.setdefault(name, {})[text] = None

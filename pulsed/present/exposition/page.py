@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
-from pulsed.model.computed_tick import ComputedTick, without_duplicates
 from pulsed.model.target_store import TargetStore
+from pulsed.model.tick import Tick
 from pulsed.present.exposition.catalog import FULL, Catalog
 from pulsed.present.exposition.gpu_series import Published, gpu_lines, page_gpus, summary_lines
 from pulsed.present.exposition.jobstats_series import jobstats_lines
@@ -59,19 +59,16 @@ class PageSettings:
 _EVERYTHING = PageSettings()
 
 
-def render(
-    ticks: Sequence[ComputedTick], here: str, settings: PageSettings, published: Published, openmetrics: bool
-) -> bytes:
+def render(ticks: Sequence[Tick], here: str, settings: PageSettings, published: Published, openmetrics: bool) -> bytes:
     """Return the families of GPUs and of the sources, from ticks of the fresh targets; `here` is the node of GPUs whose
     source does not name one.
     """
-    shown = without_duplicates(ticks, here)
-    gpus = page_gpus(shown, here, published, owner_labels=settings.owner_labels)
+    gpus = page_gpus(ticks, here, published, owner_labels=settings.owner_labels)
     published.forget_others({gpu.key for gpu in gpus})
     page = gpu_lines(gpus, settings.catalog, published, openmetrics)
     page += summary_lines(settings.catalog.summaries, gpus, published, settings.peaks, openmetrics)
     if "jobstats" in settings.compat:
-        page += jobstats_lines(shown, here, openmetrics)
+        page += jobstats_lines([gpu.sample for gpu in gpus], here, openmetrics)
     if settings.passthrough:
         page += passthrough_lines(ticks, here, openmetrics)
     return encoded(page)
@@ -88,7 +85,7 @@ class Pages:
         self._settings = settings
         self._next: PageSettings | None = None
         self._pages: dict[tuple[bool, bool], bytes] = {}
-        self._ticks: Sequence[ComputedTick] = ()
+        self._ticks: Sequence[Tick] = ()
         self._state: object = None
         self._since = -inf
 
@@ -142,7 +139,7 @@ class Pages:
             self._state, self._since, self._pages = state, now, {}
         return self._pages
 
-    def _render(self, ticks: Sequence[ComputedTick], openmetrics: bool) -> bytes:
+    def _render(self, ticks: Sequence[Tick], openmetrics: bool) -> bytes:
         begun = time.perf_counter()
         page = render(ticks, self._store.node, self._settings, self._published, openmetrics)
         self._telemetry.observe("present", time.perf_counter() - begun)

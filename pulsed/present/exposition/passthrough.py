@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TypeGuard
 
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import LABEL_NAME, Device, Entity, node_of
 from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
 from pulsed.translate.fields import BY_SHORT, DcgmField, Level, sources
@@ -32,7 +32,7 @@ _DCGM_NAME = re.compile(r"(?i:dcgm)_[a-zA-Z0-9_]+")
 _LABEL_NAME = re.compile(LABEL_NAME)
 
 
-def passthrough_lines(ticks: Sequence[ComputedTick], here: str, openmetrics: bool) -> Iterator[str]:
+def passthrough_lines(ticks: Sequence[Tick], here: str, openmetrics: bool) -> Iterator[str]:
     """Yield the families of the sources, each series of the first tick that has it; `here` is this process's node."""
     families: dict[str, list[str]] = {}
     used_names: set[str] = set()

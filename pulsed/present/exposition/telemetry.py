@@ -15,7 +15,6 @@ from prometheus_client.registry import Collector
 
 from pulsed import __version__, revision
 from pulsed.background_tasks import FAILURES
-from pulsed.model.gpu import key_of, repeated
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.text_format import encoded, lines
 
@@ -82,15 +81,7 @@ class Telemetry(Collector):
         )
 
 
-def _duplicates(store: TargetStore, now: float) -> Mapping[str, int]:
-    """Return by source how many of its GPUs an earlier fresh one shows."""
-    fresh = [(target.name, target.tick) for target in store.targets if target.tick is not None and target.fresh(now)]
-    hidden = repeated([key_of(device, store.node) for device in tick.devices] for _, tick in fresh)
-    return {name: len(positions) for (name, _), positions in zip(fresh, hidden, strict=True)}
-
-
 def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
-    duplicates = _duplicates(store, now)
     source = ["source"]
     info = InfoMetricFamily("pulsed_source", "Kind and target of a source", labels=["kind", "target"])
     up = GaugeMetricFamily("pulsed_source_up", "1 while the last attempt delivered a fresh sample", labels=source)
@@ -130,7 +121,9 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
         restarted.add_metric([name], target.restarts)
         if target.tick is not None:
             last.add_metric([name], target.tick.time)
-        repeated.add_metric([name], duplicates.get(name, 0))
+        repeated.add_metric(
+            [name], sum(target.tick.duplicates.values()) if target.tick is not None and target.fresh(now) else 0
+        )
     for family in (info, up, samples, errors, rejected, restarted, last, repeated, kernel_log):
         if family.samples:
             yield family

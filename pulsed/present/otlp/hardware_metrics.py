@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from pulsed.model.computed_tick import GpuSample, gpu_samples, without_duplicates
 from pulsed.model.gpu import Device, GpuKey, key_of, node_of
 from pulsed.model.health import Health
 from pulsed.model.target_store import TargetStore
+from pulsed.model.tick import GpuRow, shown_rows
 from pulsed.model.vocabulary import Reading, Value
 
 STATUSES = ("ok", "degraded", "predicted_failure", "failed")
@@ -57,7 +57,7 @@ class HardwareMetric(NamedTuple):
 
     head: MetricHead
     attribute: str
-    points: Callable[[GpuSample], Points] = lambda sample: ()
+    points: Callable[[GpuRow], Points] = lambda sample: ()
     of_instances: bool = False
     sources: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
@@ -73,7 +73,7 @@ def status_of(health: Health) -> str | None:
     return "ok" if health.state in ("ok", "info") else "degraded"
 
 
-def _statuses(sample: GpuSample) -> Points:
+def _statuses(sample: GpuRow) -> Points:
     status = status_of(sample.result.health)
     return [] if status is None else [(each, float(each == status)) for each in STATUSES]
 
@@ -82,7 +82,7 @@ def _first(*values: Value) -> Value:
     return next((value for value in values if value is not None), None)
 
 
-def _alone(get: Callable[[GpuSample], Value]) -> Callable[[GpuSample], Points]:
+def _alone(get: Callable[[GpuRow], Value]) -> Callable[[GpuRow], Points]:
     return lambda sample: [("", get(sample))]
 
 
@@ -205,8 +205,7 @@ class DeviceCounters:
 
 def hardware_points(store: TargetStore, now: float, counters: DeviceCounters) -> Iterator[HardwarePoint]:
     """Yield the points of all GPUs of targets that are fresh at `now` (monotonic seconds), each GPU once."""
-    ticks = store.fresh_ticks(now)
-    shown = [sample for tick in without_duplicates(ticks, store.node) for sample in gpu_samples(tick)]
+    shown = [row for _, row in shown_rows(store.fresh_ticks(now), store.node)]
     for sample in sorted(shown, key=lambda sample: node_of(sample.device, store.node)):
         node, common = node_of(sample.device, store.node), attributes_of(sample.device)
         for metric in METRICS:

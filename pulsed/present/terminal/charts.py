@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from pulsed.present.terminal.model import GpuRow, Model, ratio, total
+from pulsed.present.terminal.model import FleetRow, Model, ratio, total
 from pulsed.present.terminal.numbers import Number, duration
 from pulsed.present.terminal.text import BRAILLE, fitting, fixed, line
 from pulsed.present.terminal.view_state import ViewState
@@ -130,7 +130,7 @@ def plot_fields(plots: Sequence[Plot]) -> tuple[str, ...]:
 
 
 def charts(
-    plots: Sequence[Plot], model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int
+    plots: Sequence[Plot], model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int
 ) -> list[Text]:
     """Return charts in `height` lines, with a time axis and a legend."""
     selected, chart_width = view.current(gpus), (width - COLUMNS + 1) // COLUMNS
@@ -144,7 +144,7 @@ def charts(
     return [*lines[: height - 2], line(Text(" ").join([axis] * COLUMNS)), _legend(model, gpus, selected, width)]
 
 
-def _chart(each: Plot, gpus: Sequence[GpuRow], selected: GpuRow | None, width: int, height: int) -> list[Text]:
+def _chart(each: Plot, gpus: Sequence[FleetRow], selected: FleetRow | None, width: int, height: int) -> list[Text]:
     curves = [Curve(_values(each, gpu), f"series{number}") for number, gpu in enumerate(gpus)]
     curves = [curve for curve in curves if any(value is not None for value in curve.values)]
     full = f"{each.title} 0..100 %"
@@ -164,7 +164,7 @@ def _range(columns: Sequence[Sequence[Number]]) -> list[Curve]:
     return [Curve([end(row, default=None) for row in numbers], "dim") for end in (min, max)]
 
 
-def _values(each: Plot, gpu: GpuRow) -> Sequence[Number]:
+def _values(each: Plot, gpu: FleetRow) -> Sequence[Number]:
     if not set(each.fields) <= gpu.history.fields.keys():
         return []
     values = [total(parts) for parts in zip(*(gpu.history.fields[name] for name in each.fields), strict=True)]
@@ -174,7 +174,7 @@ def _values(each: Plot, gpu: GpuRow) -> Sequence[Number]:
     return [ratio(value, None if link is None else 2 * link) for value in values]
 
 
-def _legend(model: Model, gpus: Sequence[GpuRow], selected: GpuRow | None, width: int) -> Text:
+def _legend(model: Model, gpus: Sequence[FleetRow], selected: FleetRow | None, width: int) -> Text:
     if len(gpus) <= COLOURS:
         items = [(5, line((f"━ {model.label(gpu)}", f"series{number}"))) for number, gpu in enumerate(gpus)]
     else:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from pulsed.present.terminal.charts import SMALL_PLOTS, bar, charts
-from pulsed.present.terminal.model import GpuRow, Model
+from pulsed.present.terminal.model import FleetRow, Model
 from pulsed.present.terminal.numbers import MISSING, Number, field_text_with_unit, rate, right
 from pulsed.present.terminal.text import Part, TableColumn, fitting, fixed, line, table, wrapped
 from pulsed.present.terminal.view_state import ViewState
@@ -33,13 +33,13 @@ _BESIDE_BAR = 15
 """Cells of the numbers next to a bar."""
 
 
-def fleet(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+def fleet(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> list[Text]:
     """Return the view of all GPUs, with what fits below them."""
     lines = gpu_list(model, view, gpus, width, height)
     return [*lines, *below_gpus(model, view, gpus, width, height - len(lines))]
 
 
-def below_gpus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+def below_gpus(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> list[Text]:
     """Return charts and the meanings of abbreviations in `height` lines, as far as they fit."""
     if not gpus or height < 1:
         return []
@@ -49,7 +49,7 @@ def below_gpus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int
     return [*(charts(SMALL_PLOTS, model, view, gpus, width, height - 1) if has_charts else []), legend]
 
 
-def gpu_list(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+def gpu_list(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> list[Text]:
     """Return all GPUs as cards or rows; `height` decides which."""
     if not gpus:
         return _without_gpus(model, width)
@@ -61,7 +61,7 @@ def gpu_list(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, 
     return lines
 
 
-def gpu_table(model: Model, gpus: Sequence[GpuRow], width: int) -> list[Text]:
+def gpu_table(model: Model, gpus: Sequence[FleetRow], width: int) -> list[Text]:
     """Return the titles of columns and a row for each GPU. Names are shortened alike whichever GPUs are shown."""
     columns = [each for each in COLUMNS if model.has_several_nodes or each is not _NODE]
     titles, *rows = table(columns, gpus, width, among=model.gpus)
@@ -70,13 +70,13 @@ def gpu_table(model: Model, gpus: Sequence[GpuRow], width: int) -> list[Text]:
     return [titles, *rows]
 
 
-def has_cards(view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> bool:
+def has_cards(view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> bool:
     """Return whether GPUs are shown as cards."""
     fits = card_columns(gpus, width) * max(height // CARD_HEIGHT, 1) >= len(gpus) and height >= CARD_HEIGHT
     return not gpus or view.layout == "cards" or (view.layout == "auto" and fits)
 
 
-def card_columns(gpus: Sequence[GpuRow], width: int) -> int:
+def card_columns(gpus: Sequence[FleetRow], width: int) -> int:
     """Return how many cards are side by side."""
     return max(min(width // CARD_WIDTH, len(gpus)), 1)
 
@@ -89,7 +89,7 @@ def _without_gpus(model: Model, width: int) -> list[Text]:
     return [line(("no GPUs", "dim")), *(row for error in errors for row in wrapped(error or "", width, "  "))]
 
 
-def _cards(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int) -> list[Text]:
+def _cards(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int) -> list[Text]:
     columns = card_columns(gpus, width)
     current, card_width = view.current(gpus), min(width // columns, WIDEST_CARD)
     cards = [_card(gpu, card_width, model, is_selected=gpu is current) for gpu in gpus]
@@ -97,7 +97,7 @@ def _cards(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int) ->
     return [line(*parts) for row in rows for parts in zip(*row, strict=True)]
 
 
-def _card(gpu: GpuRow, width: int, model: Model, *, is_selected: bool) -> list[Text]:
+def _card(gpu: FleetRow, width: int, model: Model, *, is_selected: bool) -> list[Text]:
     """Return a card of `CARD_HEIGHT` lines."""
     inner, text, (health, style) = width - 4, gpu.text, health_words(gpu)
     edge = "key" if is_selected else style if style != "ok" else "dim"
@@ -138,57 +138,57 @@ def _bar_line(
     return line(f"{name} ", bar(size, style, lower, upper, mark), " ", right(words, width - size - 5))
 
 
-def _memory(gpu: GpuRow) -> str:
+def _memory(gpu: FleetRow) -> str:
     used, size = gpu.text("memory_used_bytes"), gpu.text("memory_bytes")
     return MISSING if used == size == MISSING else f"{used}/{size}"
 
 
-def _memory_and_share(gpu: GpuRow) -> str:
+def _memory_and_share(gpu: FleetRow) -> str:
     words = _memory(gpu)
     return words if words == MISSING else f"{words} {gpu.text('memory_ratio')} %"
 
 
-def _power(gpu: GpuRow) -> str:
+def _power(gpu: FleetRow) -> str:
     watts = gpu.text("power_watts")
     return watts if watts == MISSING else f"{watts}/{gpu.text('power_limit_watts')}"
 
 
-def _temperatures(gpu: GpuRow) -> str:
+def _temperatures(gpu: FleetRow) -> str:
     return f"{gpu.text('temperature_celsius')}|{gpu.text('memory_temperature_celsius')}"
 
 
-def _pcie(gpu: GpuRow) -> str:
+def _pcie(gpu: FleetRow) -> str:
     return f"{gpu.text('pcie_receive_bytes_per_second')}/{gpu.text('pcie_transmit_bytes_per_second')}"
 
 
-def _limit(gpu: GpuRow) -> str:
+def _limit(gpu: FleetRow) -> str:
     limit = gpu.state("limiting_resource")
     return MISSING if gpu.stale or limit == "unknown" else limit
 
 
-def _card_owner(gpu: GpuRow) -> Part:
+def _card_owner(gpu: FleetRow) -> Part:
     words = owner_words(gpu)
     return (f"idle, held by {words}" if words else "idle, held", "warn") if gpu.use == "held" else words
 
 
-def _owner(gpu: GpuRow) -> Part:
+def _owner(gpu: FleetRow) -> Part:
     words = owner_words(gpu) or MISSING
     if gpu.use == "held":
         return words + ("" if gpu.class_age is None else " idle"), "warn"
     return words, "dim" if words in ("free", "no owner", MISSING) else ""
 
 
-def _field(title: str, width: int, importance: int, name: str) -> TableColumn[GpuRow]:
+def _field(title: str, width: int, importance: int, name: str) -> TableColumn[FleetRow]:
     return TableColumn(title, width, importance, lambda gpu: gpu.text(name))
 
 
-def _real_bar(gpu: GpuRow) -> Text:
+def _real_bar(gpu: FleetRow) -> Text:
     return bar(16, bottleneck_style(gpu), *gpu.bounds, gpu.number(DRIVER))
 
 
-_NODE: TableColumn[GpuRow] = TableColumn("NODE", 8, 90, lambda gpu: gpu.node, "left", 20, is_name=True)
+_NODE: TableColumn[FleetRow] = TableColumn("NODE", 8, 90, lambda gpu: gpu.node, "left", 20, is_name=True)
 
-COLUMNS: tuple[TableColumn[GpuRow], ...] = (
+COLUMNS: tuple[TableColumn[FleetRow], ...] = (
     TableColumn("GPU", 5, 100, lambda gpu: gpu.name),
     _NODE,
     TableColumn("MODEL", 14, 30, lambda gpu: gpu.mig_profile or gpu.model, "left"),

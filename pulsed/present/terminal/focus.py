@@ -11,7 +11,7 @@ from rich.text import Text
 
 from pulsed.present.terminal.charts import bar
 from pulsed.present.terminal.fleet import DRIVER, gpu_list
-from pulsed.present.terminal.model import DERIVED, Document, GpuRow, Model, ratio
+from pulsed.present.terminal.model import DERIVED, Document, FleetRow, Model, ratio
 from pulsed.present.terminal.numbers import (
     MISSING,
     Number,
@@ -110,7 +110,7 @@ _VARIABLES = {
 """Variables of the rules of classes."""
 
 
-def focus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+def focus(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> list[Text]:
     """Return the selected GPU, next to the others where there is room."""
     gpu = view.current(gpus)
     if gpu is None:
@@ -122,12 +122,12 @@ def focus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, hei
     return [line(fixed(other, MINI_FLEET_WIDTH), (" │ ", "dim"), one) for other, one in pairs]
 
 
-def has_mini_fleet(gpus: Sequence[GpuRow], width: int) -> bool:
+def has_mini_fleet(gpus: Sequence[FleetRow], width: int) -> bool:
     """Return whether all GPUs are next to the selected one."""
     return width >= MINI_FLEET_FROM and len(gpus) > 1
 
 
-def gpu_lines(gpu: GpuRow, width: int) -> list[Text]:
+def gpu_lines(gpu: FleetRow, width: int) -> list[Text]:
     """Return everything about a GPU."""
     title = f"GPU {gpu.node}/{gpu.name} {gpu.mig_profile} {gpu.model}".replace("  ", " ")
     reasons = () if gpu.stale else class_reasons(gpu.class_reason)
@@ -209,7 +209,7 @@ def _date(time: str) -> str:
     return time[:19].replace("T", " ")
 
 
-def _table(gpu: GpuRow, width: int) -> Iterator[Text]:
+def _table(gpu: FleetRow, width: int) -> Iterator[Text]:
     names, now, bars = (26, 11, 18 if width >= 90 else 10) if width >= 70 else (18, 10, 10 if width >= 60 else 0)
     trends = max(width - names - now - bars - 3, 0)
     times = gpu.history.times
@@ -230,18 +230,18 @@ def _table(gpu: GpuRow, width: int) -> Iterator[Text]:
     yield line(f"{left('PCIe replays', names)} {right(rate(gpu.replays_per_second), now)} /s")
 
 
-def _metric(gpu: GpuRow, name: str) -> Number:
+def _metric(gpu: FleetRow, name: str) -> Number:
     """Return a derived number, or a metric of the GPU's document."""
     value = gpu.last(name) if name in DERIVED else gpu.detail.get("metrics", {}).get(name)
     return value if isinstance(value, (int, float)) else None
 
 
-def _value(gpu: GpuRow, name: str) -> Number:
+def _value(gpu: FleetRow, name: str) -> Number:
     value = gpu.number(name)
     return _metric(gpu, name) if value is None and not gpu.stale else value
 
 
-def _class_strip(gpu: GpuRow, width: int) -> Iterator[Text]:
+def _class_strip(gpu: FleetRow, width: int) -> Iterator[Text]:
     """Yield the class of each point as its mark; a gap is a space."""
     if not (times := gpu.history.times):
         return
@@ -286,7 +286,7 @@ def _owners(detail: Document) -> Iterator[Text]:
         yield line(("Owner ", "title"), ", ".join([f"{owner['kind']} {owner['id']}", *texts]))
 
 
-def _identity(gpu: GpuRow) -> list[Text]:
+def _identity(gpu: FleetRow) -> list[Text]:
     ecc = _metric(gpu, "ecc_mode")
     facts = {
         "P-state": whole(_metric(gpu, "performance_state")),

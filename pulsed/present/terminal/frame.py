@@ -15,7 +15,7 @@ from pulsed.present.terminal.charts import PLOTS, charts
 from pulsed.present.terminal.fleet import fleet
 from pulsed.present.terminal.focus import focus
 from pulsed.present.terminal.lists import changes, help_text, jobs, source_list
-from pulsed.present.terminal.model import GpuRow, Model, total
+from pulsed.present.terminal.model import FleetRow, Model, total
 from pulsed.present.terminal.numbers import duration, gibibytes, metric, percent, span
 from pulsed.present.terminal.text import Theme, ascii_text, fitting, line, styles, wrapped
 from pulsed.present.terminal.view_state import ViewState
@@ -32,7 +32,7 @@ class View(NamedTuple):
         is_list: a list of lines; otherwise keys select a GPU, and the filter is one of GPUs.
     """
 
-    draw: Callable[[Model, ViewState, Sequence[GpuRow], int, int], list[Text]]
+    draw: Callable[[Model, ViewState, Sequence[FleetRow], int, int], list[Text]]
     is_list: bool = True
 
 
@@ -48,7 +48,7 @@ VIEWS: Mapping[str, View] = {
 """By name, in the order of the keys `1` to `7`."""
 
 
-def shown_gpus(model: Model, view: ViewState) -> list[GpuRow]:
+def shown_gpus(model: Model, view: ViewState) -> list[FleetRow]:
     """Return the GPUs of a view, in order. The filter of `view` must be valid."""
     return list(model.gpus) if VIEWS[view.view].is_list else view.shown(model)
 
@@ -91,12 +91,12 @@ def printed(
     return ascii_text(text) if ascii else text
 
 
-def header(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int) -> list[Text]:
+def header(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int) -> list[Text]:
     """Return the two lines above a view."""
     return [fitting(_place(model, view, gpus), width), fitting(_sums(model, gpus), width, " | ")]
 
 
-def _place(model: Model, view: ViewState, gpus: Sequence[GpuRow]) -> Iterator[tuple[int, Text]]:
+def _place(model: Model, view: ViewState, gpus: Sequence[FleetRow]) -> Iterator[tuple[int, Text]]:
     """Yield where the data is from, with importances."""
     yield 10, line(("pulsed", "title"))
     if len(model.daemons) == 1:
@@ -135,7 +135,7 @@ def _freshness(model: Model, view: ViewState) -> tuple[str, str]:
     return f"live {youngest:.1f} s" if youngest < 60 else f"live {duration(youngest)}", "ok"
 
 
-def _sums(model: Model, shown: Sequence[GpuRow]) -> Iterator[tuple[int, Text]]:
+def _sums(model: Model, shown: Sequence[FleetRow]) -> Iterator[tuple[int, Text]]:
     """Yield sums over the shown GPUs, with importances; a sum that is not of all of them has their number."""
     gpus = without_parts(shown)
     fresh, count = [gpu for gpu in gpus if not gpu.stale], len(gpus)
@@ -164,7 +164,7 @@ def _sums(model: Model, shown: Sequence[GpuRow]) -> Iterator[tuple[int, Text]]:
         yield 4, line(f"RAM {gibibytes(host['memory_used_bytes'])}/{gibibytes(host['memory_bytes'])} GiB")
 
 
-def _numbers(gpus: Sequence[GpuRow], name: str) -> list[float]:
+def _numbers(gpus: Sequence[FleetRow], name: str) -> list[float]:
     return [value for gpu in gpus if (value := gpu.number(name)) is not None]
 
 
@@ -172,13 +172,13 @@ def _counted(text: str, matching: int, count: int) -> str:
     return text if matching == count else f"{text}, {matching}/{count}"
 
 
-def without_parts(gpus: Sequence[GpuRow]) -> list[GpuRow]:
+def without_parts(gpus: Sequence[FleetRow]) -> list[FleetRow]:
     """Return GPUs without the MIG instances of boards among them, which sums would count twice."""
     boards = {(gpu.source, gpu.node, gpu.uuid or gpu.gpu) for gpu in gpus if not gpu.mig_id}
     return [gpu for gpu in gpus if not gpu.mig_id or (gpu.source, gpu.node, gpu.uuid or gpu.gpu) not in boards]
 
 
-def mean_utilization(fresh: Sequence[GpuRow], count: int) -> str:
+def mean_utilization(fresh: Sequence[FleetRow], count: int) -> str:
     """Return the mean real utilization in percent, or its bounds unless it is known of all current GPUs."""
     utilizations = [gpu.real for gpu in fresh if gpu.real is not None]
     if not utilizations and all(gpu.bounds == (None, None) for gpu in fresh):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from pulsed.present.terminal.model import Answers, Document, GpuRow, Model, gpu_name, ratio, seconds_of
+from pulsed.present.terminal.model import Answers, Document, FleetRow, Model, gpu_name, ratio, seconds_of
 from pulsed.present.terminal.numbers import ELLIPSIS, MISSING, duration, gibibytes, left, metric, percent
 from pulsed.present.terminal.text import TableColumn, distinguished, fixed, line, table, wrapped
 from pulsed.present.terminal.view_state import NUMBERS, SORTS, TEXTS, ViewState
@@ -28,7 +28,7 @@ class JobGpu(NamedTuple):
 
     owner: Document
     part: Document
-    gpu: GpuRow | None
+    gpu: FleetRow | None
     label: str
 
     def text(self, name: str) -> str:
@@ -78,7 +78,7 @@ COLUMNS: tuple[TableColumn[JobGpu], ...] = (
 )
 
 
-def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+def jobs(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> list[Text]:
     """Return owners that have a GPU from the selected one on, those with the most idle GPU time first."""
     titles, groups = _groups(model, view, width)
     count = sum(len(daemon.jobs) for daemon in model.daemons)
@@ -142,7 +142,7 @@ def _held(model: Model) -> list[tuple[Answers, Document, list[JobGpu]]]:
     return sorted(held, key=lambda group: -sum(part.idle_seconds for part in group[2]))
 
 
-def _style(gpu: GpuRow | None) -> str:
+def _style(gpu: FleetRow | None) -> str:
     return "" if gpu is None else "warn" if gpu.use == "held" else bottleneck_style(gpu)
 
 
@@ -193,13 +193,13 @@ Marks
 """
 
 
-def help_text(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+def help_text(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> list[Text]:
     """Return keys, commands, filters and marks."""
     lines = [line((row, "" if row.startswith(" ") else "title")) for row in _HELP.splitlines()]
     return [*lines, *_own_cost(model)]
 
 
-def source_list(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+def source_list(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> list[Text]:
     """Return daemons and their sources."""
     lines = [row for daemon in model.daemons for row in _daemon(daemon, model, width)]
     return [*lines, *_own_cost(model)]
@@ -248,7 +248,7 @@ UNLISTED = ("workload_class", "owner")
 """Kinds that are counted; a start of many owners would bury an XID."""
 
 
-def changes(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+def changes(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> list[Text]:
     """Return changes, the newest first; `view.filter` is looked for in their text. `UNLISTED` needs one."""
     substring = view.filter.lower()
     events = [event for daemon in model.daemons for event in daemon.events]

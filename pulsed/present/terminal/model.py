@@ -49,7 +49,7 @@ class Gpu(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class GpuRow:
+class FleetRow:
     """One GPU or MIG instance.
 
     Attributes:
@@ -148,18 +148,18 @@ def total(values: Sequence[Number]) -> Number:
     return sum(numbers) if values and len(numbers) == len(values) else None
 
 
-def _nvlink(gpu: GpuRow) -> Number:
+def _nvlink(gpu: FleetRow) -> Number:
     both = total([gpu.last(f"nvlink_{way}_bytes_per_second") for way in ("receive", "transmit")])
     return gpu.last("nvlink_bandwidth_bytes_per_second") if both is None else both
 
 
-def _pcie_link(gpu: GpuRow) -> Number:
+def _pcie_link(gpu: FleetRow) -> Number:
     generation, width = gpu.last("pcie_link_generation"), gpu.last("pcie_link_width")
     lane = None if generation is None else _LANE_BYTES.get(int(generation))
     return None if lane is None or width is None else lane * width
 
 
-DERIVED: Mapping[str, Callable[[GpuRow], Number]] = {
+DERIVED: Mapping[str, Callable[[FleetRow], Number]] = {
     "memory_ratio": lambda gpu: ratio(gpu.last("memory_used_bytes"), gpu.last("memory_bytes")),
     "power_ratio": lambda gpu: ratio(gpu.last("power_watts"), gpu.last("power_limit_watts")),
     "nvlink_bytes_per_second": _nvlink,
@@ -222,7 +222,7 @@ class Model:
     time: float
     now: float = 0.0
     daemons: tuple[Answers, ...] = ()
-    gpus: tuple[GpuRow, ...] = ()
+    gpus: tuple[FleetRow, ...] = ()
     cost: tuple[float, int] | None = None
 
     def age(self, daemon: Answers) -> Number:
@@ -239,11 +239,11 @@ class Model:
         """Whether GPUs are of more than one node."""
         return len({gpu.node for gpu in self.gpus}) > 1
 
-    def label(self, gpu: GpuRow) -> str:
+    def label(self, gpu: FleetRow) -> str:
         """Return the name of a GPU, with its node if there are several."""
         return f"{gpu.node}/{gpu.name}" if self.has_several_nodes else gpu.name
 
-    def find(self, name: str) -> GpuRow | None:
+    def find(self, name: str) -> FleetRow | None:
         """Return the first GPU with a key, UUID, name, or `node:name`."""
         for gpu in self.gpus:
             if name in (gpu.key, gpu.name, f"{gpu.node}:{gpu.name}", f"{gpu.node}/{gpu.name}", gpu.uuid or gpu.key):
@@ -257,7 +257,7 @@ def model_of(daemons: Sequence[Answers], now: float, wall_time: float, cost: tup
     return Model(wall_time, now, tuple(daemons), tuple(gpus), cost)
 
 
-def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[GpuRow]:
+def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[FleetRow]:
     summary = daemon.summary
     if summary is None or daemon.arrived is None:
         return []
@@ -272,7 +272,7 @@ def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[Gp
         identity = (summary["gpus"][name][at] or "" for name in ("node", "gpu", "uuid", "mig_id", "mig_profile"))
         node, gpu, uuid, mig_id, profile = identity
         path, owners = Gpu(node, gpu_name(gpu or uuid, mig_id)), summary["owners"][at]
-        row = GpuRow(
+        row = FleetRow(
             *(source, node, gpu, uuid, mig_id, profile, (summary["gpus"]["model"][at] or "").removeprefix("NVIDIA ")),
             values | {"health_state": "unknown"} if is_silent else values,
             stale=is_stale or is_silent,

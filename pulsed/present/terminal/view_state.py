@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from pulsed.present.terminal.model import GpuRow, Model
+from pulsed.present.terminal.model import FleetRow, Model
 from pulsed.present.terminal.numbers import MISSING
 
-Test = Callable[[GpuRow], bool]
+Test = Callable[[FleetRow], bool]
 
 
 class FilterError(ValueError):
@@ -42,7 +42,7 @@ NUMBERS: Mapping[str, str] = {
 }
 """Numbers by their names in filters. Ratios may be in percent: `util<5`, `util<5%` and `util<.05` are the same."""
 
-TEXTS: Mapping[str, Callable[[GpuRow], str]] = {
+TEXTS: Mapping[str, Callable[[FleetRow], str]] = {
     "gpu": lambda gpu: gpu.name,
     "node": lambda gpu: gpu.node,
     "model": lambda gpu: gpu.model,
@@ -175,11 +175,11 @@ Layout = Literal["auto", "cards", "rows"]
 LAYOUTS: tuple[Layout, ...] = ("auto", "cards", "rows")
 
 
-def _largest(name: str) -> Callable[[GpuRow], float]:
+def _largest(name: str) -> Callable[[FleetRow], float]:
     return lambda gpu: inf if (value := gpu.last(name)) is None else -value
 
 
-_SORTS: Mapping[str, Callable[[GpuRow], float]] = {
+_SORTS: Mapping[str, Callable[[FleetRow], float]] = {
     "index": lambda gpu: 0.0,
     "ru": _largest("real_utilization_ratio"),
     "power": _largest("power_watts"),
@@ -216,20 +216,20 @@ class ViewState:
     window: float = 600.0
     gpus: frozenset[str] = frozenset()
 
-    def shown(self, model: Model) -> list[GpuRow]:
+    def shown(self, model: Model) -> list[FleetRow]:
         """Return the GPUs that pass the filter, in order."""
         test = gpu_filter(self.filter)
         gpus = sorted((gpu for gpu in model.gpus if self._is_wanted(gpu) and test(gpu)), key=_SORTS[self.sort])
         return gpus[::-1] if self.reverse else gpus
 
-    def current(self, gpus: Sequence[GpuRow]) -> GpuRow | None:
+    def current(self, gpus: Sequence[FleetRow]) -> FleetRow | None:
         """Return the selected GPU; the first if it is not among them."""
         return gpus[self.place(gpus)] if gpus else None
 
-    def place(self, gpus: Sequence[GpuRow]) -> int:
+    def place(self, gpus: Sequence[FleetRow]) -> int:
         """Return the index of the selected GPU; 0 if it is not among them."""
         return next((at for at, gpu in enumerate(gpus) if gpu.key == self.selected), 0)
 
-    def _is_wanted(self, gpu: GpuRow) -> bool:
+    def _is_wanted(self, gpu: FleetRow) -> bool:
         names = (gpu.name, gpu.gpu, gpu.uuid, f"{gpu.node}:{gpu.name}")
         return not self.gpus or not self.gpus.isdisjoint(names)

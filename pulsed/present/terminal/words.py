@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from pulsed.present.terminal.model import GpuRow
+from pulsed.present.terminal.model import FleetRow
 from pulsed.present.terminal.numbers import duration, percent, span
 from pulsed.present.terminal.text import line
 
@@ -47,13 +47,13 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def bottleneck_style(gpu: GpuRow) -> str:
+def bottleneck_style(gpu: FleetRow) -> str:
     """Return the style of a GPU's bottleneck."""
     bottleneck = gpu.state("bottleneck")
     return "stale" if gpu.stale else bottleneck if bottleneck in BOTTLENECK_MARKS else "unknown"
 
 
-def class_words(gpu: GpuRow) -> Text:
+def class_words(gpu: FleetRow) -> Text:
     """Return mark and class of a GPU with its time; the candidates of an unknown one; the last class of a stale one."""
     workload = gpu.state("workload_class")
     if gpu.stale:
@@ -67,7 +67,7 @@ def class_words(gpu: GpuRow) -> Text:
     return line((f"{mark} {words(workload)}", bottleneck_style(gpu)), (since, "dim"))
 
 
-def health_words(gpu: GpuRow) -> tuple[str, str]:
+def health_words(gpu: FleetRow) -> tuple[str, str]:
     """Return the health of a GPU in at most 10 cells, with its style; the age of a stale one without a raised check."""
     if gpu.stale and gpu.health in ("unknown", "ok"):
         return f"STALE {duration(gpu.age)}", "stale"
@@ -77,7 +77,7 @@ def health_words(gpu: GpuRow) -> tuple[str, str]:
     return f"{mark} {gpu.health.upper() if mark != ' ' else gpu.health}".strip(), gpu.health
 
 
-def real_words(gpu: GpuRow) -> str:
+def real_words(gpu: FleetRow) -> str:
     """Return the real utilization in percent: a number, with bounds unless they are the same, or bounds alone."""
     lower, upper = gpu.bounds
     if gpu.real is not None:
@@ -86,7 +86,7 @@ def real_words(gpu: GpuRow) -> str:
     return "--" if lower is None else f"{span(lower, upper)} %"
 
 
-def owner_words(gpu: GpuRow) -> str:
+def owner_words(gpu: FleetRow) -> str:
     """Return the owners of a GPU: `free` or `no owner` for none, empty if they are unknown."""
     if gpu.owners is None:
         return ""

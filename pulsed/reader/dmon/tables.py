@@ -9,6 +9,7 @@ column must be there. Independent of ticks.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter
@@ -56,7 +57,7 @@ def table_of(header: str) -> Table | None:
     names = list(_NAME.finditer(header, marker.end())) if marker else []
     if not marker or not names:
         return None
-    columns = tuple(name.group() for name in names)
+    columns = _distinct([name.group() for name in names])
     hash_at = marker.start("hash")
     if "\t" in header:
         return SplitTable(columns)
@@ -72,6 +73,22 @@ def table_of(header: str) -> Table | None:
     if entity_width < _OLDEST_LEFT_CELL:
         return SplitTable(columns)
     return LeftAlignedTable(columns, starts, blank_cells=entity_width > _OLDEST_LEFT_CELL, width=len(header))
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of columns, the second one of a name as `NAME.2`.
+
+    dmon cuts names to 9 characters, so that two fields may have the same one.
+
+    >>> _distinct(["C2CLNKERR", "POWER", "C2CLNKERR"])
+    ('C2CLNKERR', 'POWER', 'C2CLNKERR.2')
+    """
+    seen: Counter[str] = Counter()
+    distinct = []
+    for name in names:
+        seen[name] += 1
+        distinct.append(name if seen[name] == 1 else f"{name}.{seen[name]}")
+    return tuple(distinct)
 
 
 class LeftAlignedTable:

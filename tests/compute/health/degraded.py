@@ -11,12 +11,12 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
 from pulsed.compute.sample import FRESH_INTERVALS, FRESH_SECONDS, VITAL
-from pulsed.model.canonical_tick import CanonicalTick
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import GPU, OTHER
 from tests.compute.streams import DAY, NO_SERIES
+from tests.support.ticks import results_of, tick_of
 
 GPUS = (GPU, OTHER)
 TICKS = 250
@@ -123,7 +123,7 @@ def broken_promises(seed: int, ticks: int = TICKS) -> Iterator[str]:
         now += interval
         pages = [board.measure(interval) for board in boards]
         truth = full.compute(_tick(now, interval, pages))
-        for board, result in zip(boards, truth.results, strict=True):
+        for board, result in zip(boards, results_of(truth), strict=True):
             board.worst = max(board.worst, result.health.severity)
         late = late - 1 if late else rng.choice([5, 20, 60]) if rng.random() < 0.01 else 0
         if late:
@@ -137,8 +137,8 @@ def broken_promises(seed: int, ticks: int = TICKS) -> Iterator[str]:
             yield f"seed {seed}, tick {number}: {complaint}"
 
 
-def _complaints(boards: list[_Board], found: ComputedTick, now: float, interval: float) -> Iterator[str]:
-    for board, result in zip(boards, found.results, strict=True):
+def _complaints(boards: list[_Board], found: Tick, now: float, interval: float) -> Iterator[str]:
+    for board, result in zip(boards, results_of(found), strict=True):
         health = result.health
         expected = {"telemetry", "gpu_lost"} if board.may_be_lost else {"telemetry"}
         for check in health.checks:
@@ -150,7 +150,7 @@ def _complaints(boards: list[_Board], found: ComputedTick, now: float, interval:
             yield "unknown with all inputs"
 
 
-def _tick(now: float, interval: float, pages: list[Page]) -> CanonicalTick:
-    return CanonicalTick(
+def _tick(now: float, interval: float, pages: list[Page]) -> Tick:
+    return tick_of(
         RawTick("test", DAY + now, now, interval, NO_SERIES, ()), GPUS, tuple([Reading(**page) for page in pages])
     )

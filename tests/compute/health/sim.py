@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health_evaluator import HealthEvaluator, HealthTick
+from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.target_gpus import Tracker
-from pulsed.model.canonical_tick import CanonicalTick, Extras
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.health import CheckState, Health
+from pulsed.model.health import CheckState, Health, HealthChange, XidEvent
+from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, KernelEvent, RawTick
+from pulsed.model.tick import Extras
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading
 from tests.compute.streams import DAY, NO_SERIES
+from tests.support.ticks import tick_of
 
 MODEL = "NVIDIA H100 80GB HBM3"
 GPU = Device(Entity("gpu", "0", "GPU-0", node="n"), model=MODEL)
@@ -31,6 +34,22 @@ def give(inputs: GpuInputs, **values: float | None) -> None:
     for name in values.keys() - POSITION.keys():
         all_values[INPUT_POSITION[name]] = values[name]
     inputs.values = tuple(all_values)
+
+
+class MissingGpu(NamedTuple):
+    state: object
+    device: Device
+    since: float
+    last_seen: float
+    health: Health
+
+
+class HealthTick(NamedTuple):
+    healths: tuple[Health, ...]
+    missing: tuple[MissingGpu, ...]
+    changes: tuple[HealthChange, ...] = ()
+    clock_event_shares: tuple[tuple[tuple[str, float], ...], ...] = ()
+    xids: tuple[XidEvent, ...] = ()
 
 
 class Sim:
@@ -50,6 +69,7 @@ class Sim:
         self.kernel_events: tuple[KernelEvent, ...] | None = None
         self.pci_drivers: Mapping[str, str] = {}
         self.lost: frozenset[str] = frozenset()
+        self.owners: Mapping[int, Owners | None] = {}
         self.last: HealthTick | None = None
 
     def tick(
@@ -68,17 +88,37 @@ class Sim:
             self.devices = tuple(devices)
         given = [Reading(**reading) for reading in readings] or [Reading()]
         given += [Reading()] * (len(self.devices) - len(given))
-        tick = CanonicalTick(
+        tick = tick_of(
             RawTick("test", self.time, self.clock, self.interval, self.layout, (), lost=self.lost),
             self.devices,
             tuple(given[: len(self.devices)]),
+            owners=self.owners,
             extras={0: extras} if extras else {},
             kernel_events=self.kernel_events if kernel_events is None else kernel_events,
             epoch=self.epoch,
             lists_gpus=bool(self.devices),
             pci_drivers=self.pci_drivers,
         )
-        self.last = self.health_evaluator.evaluate(tick, tick.readings, self.tracker.track(tick))
+        tracked = self.tracker.track(tick)
+        self.health_evaluator.evaluate(tick, tracked)
+        boards = [self.table.health_of(state.board) for state in tracked.states]
+        self.last = HealthTick(
+            tuple(gpu.health for gpu in boards),
+            tuple(
+                MissingGpu(
+                    state,
+                    gpu.device,
+                    gpu.reachability.missed_since or tick.time,
+                    gpu.reachability.last_seen,
+                    gpu.health,
+                )
+                for state in tracked.missing
+                if (gpu := self.table.health_of(state)).is_missing or state.key in self.health_evaluator._named
+            ),
+            tick.health_changes,
+            tuple(gpu.inputs.clock_events.shares for gpu in boards),
+            tick.xids,
+        )
         return self.last
 
     def health(self, extras: Extras | None = None, /, after: float | None = None, **values: float | None) -> Health:

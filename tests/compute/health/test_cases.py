@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from pulsed.compute.health.checks import CHECKS
-from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import SEVERITY
+from pulsed.model.tick import Extras
 from tests.compute.health.sim import GPU, Sim
 
 A100 = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA A100-SXM4-80GB")

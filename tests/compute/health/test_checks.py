@@ -15,9 +15,9 @@ from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.durations import in_words
-from pulsed.model.canonical_tick import Extras, LinkCounters
 from pulsed.model.health import SEVERITY
 from pulsed.model.owner import Owners, pod
+from pulsed.model.tick import Extras, LinkCounters
 from pulsed.model.vocabulary import POSITION
 from tests.compute.health.sim import GPU, OTHER, Sim
 
@@ -148,7 +148,8 @@ WAYS: Mapping[tuple[str, str], Way] = {
 @pytest.mark.parametrize(("id_", "state"), WAYS)
 def test_every_state_can_be_reached(id_: str, state: str) -> None:
     way = WAYS[id_, state]
-    sim = Sim(interval=way.interval, devices=[replace(GPU, owners=way.owners), OTHER])
+    sim = Sim(interval=way.interval, devices=[GPU, OTHER])
+    sim.owners = {0: way.owners}
     for k in range(way.samples):
         tick = sim.tick(way.values(k), {"temperature_celsius": 40.0}, extras=way.extras)
     check = tick.healths[0].check(id_)

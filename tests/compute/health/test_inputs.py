@@ -6,7 +6,7 @@ import pytest
 
 from pulsed.compute.activity import activity_of
 from pulsed.compute.health.inputs import GpuInputs, exporter_facts
-from pulsed.model.canonical_tick import Extras
+from pulsed.model.tick import Extras
 from pulsed.model.vocabulary import Reading
 
 

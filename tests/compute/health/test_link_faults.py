@@ -8,9 +8,9 @@ import pytest
 
 from pulsed.compute.health.link_faults import down_reason
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.model.canonical_tick import Extras, LinkCounters
 from pulsed.model.health import CheckState
 from pulsed.model.raw_tick import KernelEvent, LinkFault
+from pulsed.model.tick import Extras, LinkCounters
 from tests.compute.health.sim import GPU, Sim
 
 ADDRESS = "00000000:3B:00.0"

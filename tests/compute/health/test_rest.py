@@ -11,11 +11,10 @@ import pytest
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.xid_rule import XidRule
-from pulsed.compute.health_evaluator import HealthTick
-from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
 from pulsed.model.raw_tick import Epoch, KernelEvent
-from tests.compute.health.sim import GPU, Sim
+from pulsed.model.tick import Extras
+from tests.compute.health.sim import GPU, HealthTick, Sim
 
 CHOICES: Mapping[str, tuple[float | None, ...]] = {
     "temperature_celsius": (60.0, 60.0, 85.0, 95.0, None),

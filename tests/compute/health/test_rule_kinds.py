@@ -13,7 +13,7 @@ from pulsed.compute.health.rule import Rule, RuleState, When, difference, distan
 from pulsed.compute.health.rule_kinds import Codes, Duty
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.windows import DutyCounter
-from pulsed.model.canonical_tick import Extras
+from pulsed.model.tick import Extras
 from tests.compute.health.sim import Sim, give
 
 

@@ -30,9 +30,9 @@ def test_samples_can_be_judged(path: Path) -> None:
     evaluator = HealthEvaluator(table, tracker)
     for raw in _ticks(path)[:200]:
         canonical = translator.translate(raw)
-        tick = evaluator.evaluate(canonical, canonical.readings, tracker.track(canonical))
-        for health in tick.healths:
-            for check in health.checks:
+        tracked = tracker.track(canonical)
+        assert evaluator.evaluate(canonical, tracked) == []
+        for state in tracked.states:
+            for check in table.health_of(state.board).health.checks:
                 assert check.state != "ok" or check.covered
                 assert check.state in ("unknown", "ok") or (check.message and check.remedy)
-        assert tick.missing == ()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.presence import RESET_SECONDS, Resets, ResetSign
+from pulsed.compute.health.reachability import RESET_SECONDS, Resets, ResetSign
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.rule_kinds import Increase, step
 from pulsed.compute.health.windows import CounterIncrease

@@ -6,8 +6,8 @@ import pytest
 
 from pulsed.compute.health.xid_log import BURST_GAP, MAX_CODES, REPEAT_WINDOW, XidLog, XidRecord
 from pulsed.compute.health.xids import FOLLOWER
-from pulsed.model.canonical_tick import Extras
 from pulsed.model.raw_tick import KernelEvent
+from pulsed.model.tick import Extras
 
 
 def started() -> XidLog:

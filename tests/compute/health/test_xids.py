@@ -12,10 +12,10 @@ import pytest
 from pulsed.compute.health import xids
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xids import ADVICE, RESET_LATER, XIDS, Action, Scope, Xid, advice, xid_of
-from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
 from pulsed.model.owner import pod
 from pulsed.model.raw_tick import Epoch, KernelEvent
+from pulsed.model.tick import Extras
 from tests.compute.health.sim import GPU, Sim
 from tests.support.samples import SAMPLES
 
@@ -217,7 +217,7 @@ def test_an_mmu_fault_that_follows_no_job_is_the_boards() -> None:
     sim = Sim(interval=200.0)
     sim.health(counts())
     for job in ("a", "a", "b"):
-        sim.devices = (Device(GPU.entity, owners=(pod("default", job),)),)
+        sim.owners = {0: (pod("default", job),)}
         check = sim.check("xid_repeat", counts(x31=1.0))
         sim.check("xid_repeat", counts())
     assert check.state == "warn"

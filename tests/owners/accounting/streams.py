@@ -8,9 +8,9 @@ from dataclasses import replace
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
-from pulsed.model.owner import Owner, Owners, OwnerUses
+from pulsed.model.owner import Owner, Owners, Ownership, OwnerUses
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
@@ -45,8 +45,7 @@ class Node:
         self.layer = ComputeLayer(table or GpuTable(SETTINGS))
         self.clock = 0.0
         self.wall = DAY
-        self.tick: ComputedTick | None = None
-        self._devices: tuple[Device, ...] = ()
+        self.tick: Tick | None = None
 
     def sees(
         self,
@@ -58,17 +57,11 @@ class Node:
     ) -> Sequence[OwnerChange]:
         """Take a tick in which the first GPUs have these owners and readings."""
         self.clock += self.interval if after is None else after
-        owned = [replace(device, owners=owners) for device, (owners, _) in zip(devices, gpus, strict=False)]
         readings = [reading for _, reading in gpus]
-        given = sample(self.clock, *readings, devices=owned, interval=self.interval, time=self.wall + self.clock)
-        given = replace(given, raw=replace(given.raw, target=self.target))
-        if given.devices == self._devices:
-            given = replace(given, devices=self._devices)
-        self._devices = given.devices
-        if passing:
-            given = replace(given, passing=passing)
-        if uses:
-            given = replace(given, uses=uses)
+        given = sample(self.clock, *readings, devices=devices, interval=self.interval, time=self.wall + self.clock)
+        given.raw = replace(given.raw, target=self.target)
+        for at, (owners, _) in enumerate(gpus):
+            given.gpus[at].ownership = Ownership(owners, (uses or {}).get(at, {}), (passing or {}).get(at, ()))
         self.tick = self.layer.compute(given)
         return self.accounting.add(self.tick)
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, OwnerUse, pod
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.owners.accounting import MAX_ABSENT_GPUS, SILENT_SECONDS, OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
@@ -27,6 +27,7 @@ from tests.compute.streams import BUSY, DAY, GPU, IDLE
 from tests.compute.streams import OTHER as OTHER_GPU
 from tests.owners.accounting.streams import A, B, C, Node, job, seconds
 from tests.support.examples import examples
+from tests.support.ticks import missing_in, passing_in
 
 WORKS = BUSY._replace(power_watts=500.0)
 RESTS = IDLE._replace(power_watts=100.0)
@@ -61,13 +62,14 @@ class Charges:
         self.owners: dict[tuple[str, str], CounterVector] = {}
         self._before: dict[str, tuple[CounterSnapshot, Owners]] = {}
 
-    def take(self, tick: ComputedTick) -> None:
+    def take(self, tick: Tick) -> None:
         for position, device in enumerate(tick.devices):
-            if position in tick.missing:
+            if position in missing_in(tick):
                 continue
-            uuid, now, owners = device.entity.uuid, tick.results[position].counters, device.owners or ()
+            uuid, now = device.entity.uuid, tick.gpus[position].result.counters
+            owners = tick.gpus[position].owners or ()
             start, before = self._before.get(uuid, (now, owners))
-            either = {*before, *owners, *tick.passing.get(position, ())}
+            either = {*before, *owners, *passing_in(tick).get(position, ())}
             for owner in set(before) & set(owners):
                 share = scaled(increase(start, now), 1.0 / len(either))
                 self.owners[owner.id, uuid] = added(self.owners.get((owner.id, uuid), EMPTY), share)

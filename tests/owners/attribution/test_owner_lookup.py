@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.owner import Owner, Owners, pod
+from pulsed.model.owner import Owner, Owners, Ownership, OwnerUse, pod
+from pulsed.model.tick import Tick
 from pulsed.owners.attribution import Attribution, OwnerLookup
 from pulsed.owners.attribution.mapping_directory import MappingDirectory
 from pulsed.owners.attribution.source import Claims
 from tests.compute.streams import IDLE, sample
+from tests.support.ticks import owners_of, passing_in
 from tests.support.waiting import eventually
 
 U = "GPU-aa"
@@ -67,38 +68,44 @@ async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
     await made.attribution.stop()
 
 
-def tick(*devices: Device, clock: float = 0.0) -> CanonicalTick:
+def tick(*devices: Device, clock: float = 0.0) -> Tick:
     return sample(clock, *[IDLE] * len(devices), devices=devices)
 
 
-def ids(found: CanonicalTick) -> list[list[str] | None]:
-    return [None if device.owners is None else [owner.id for owner in device.owners] for device in found.devices]
+def owned(lookup: OwnerLookup, *devices: Device) -> Tick:
+    """A tick of these devices with their owners."""
+    made = tick(*devices)
+    lookup.add_owners(made)
+    return made
+
+
+def ids(found: Tick) -> list[list[str] | None]:
+    return [None if owners is None else [owner.id for owner in owners] for owners in owners_of(found)]
 
 
 async def test_without_sources_the_tick_is_the_same() -> None:
-    lookup, given = OwnerLookup(Attribution(), "here"), tick(BOARD)
-    assert lookup.add_owners(given) is given
+    assert owners_of(owned(OwnerLookup(Attribution(), "here"), BOARD)) == [None]
 
 
 async def test_a_job_by_index_and_free_gpus(directory: Directory) -> None:
     await directory.read({"0": "4711"})
     lookup = OwnerLookup(directory.attribution, "here")
     other = Device(Entity("gpu", "1", "GPU-dd", node="here"))
-    assert ids(lookup.add_owners(tick(BOARD, other, FAR))) == [["4711"], [], None]
+    assert ids(owned(lookup, BOARD, other, FAR)) == [["4711"], [], None]
 
 
 async def test_indexes_are_those_of_this_host_and_uuids_of_any(directory: Directory) -> None:
     await directory.read({"1": "4711"})
     lookup = OwnerLookup(directory.attribution, "here")
-    assert ids(lookup.add_owners(tick(FAR))) == [None]
+    assert ids(owned(lookup, FAR)) == [None]
     await directory.read({"GPU-cc": "4712"})
-    assert ids(lookup.add_owners(tick(FAR))) == [["4712"]]
+    assert ids(owned(lookup, FAR)) == [["4712"]]
 
 
 async def test_a_board_has_the_owners_of_its_instances(directory: Directory) -> None:
     await directory.read({"0.3": "1", "MIG-bb": "2"})
     lookup = OwnerLookup(directory.attribution, "here")
-    assert ids(lookup.add_owners(tick(BOARD, FIRST, SECOND))) == [["1", "2"], ["1"], ["2"]]
+    assert ids(owned(lookup, BOARD, FIRST, SECOND)) == [["1", "2"], ["1"], ["2"]]
 
 
 async def test_an_instance_is_found_by_its_profile_if_it_is_the_only_one() -> None:
@@ -108,56 +115,50 @@ async def test_an_instance_is_found_by_its_profile_if_it_is_the_only_one() -> No
     await eventually(lambda: attribution.version > 0)
     lookup = OwnerLookup(attribution, "here")
     other = Device(Entity("mig", "0", U, "1", "3g.40gb", "here"))
-    assert ids(lookup.add_owners(tick(BOARD, FIRST, other))) == [[owner.id], [owner.id], None]
-    assert ids(lookup.add_owners(tick(BOARD, FIRST, SECOND))) == [None, None, None]
+    assert ids(owned(lookup, BOARD, FIRST, other)) == [[owner.id], [owner.id], None]
+    assert ids(owned(lookup, BOARD, FIRST, SECOND)) == [None, None, None]
     await attribution.stop()
 
 
 async def test_instances_have_the_owners_of_their_board(directory: Directory) -> None:
     await directory.read({U: "1", "0.5": "2"})
     lookup = OwnerLookup(directory.attribution, "here")
-    assert ids(lookup.add_owners(tick(BOARD, FIRST, SECOND))) == [["1", "2"], ["1"], ["2"]]
+    assert ids(owned(lookup, BOARD, FIRST, SECOND)) == [["1", "2"], ["1"], ["2"]]
 
 
 async def test_the_uuid_is_more_certain_than_the_index(directory: Directory) -> None:
     await directory.read({"0": "1", U: "2"})
-    assert ids(OwnerLookup(directory.attribution, "here").add_owners(tick(BOARD))) == [["2"]]
+    assert ids(owned(OwnerLookup(directory.attribution, "here"), BOARD)) == [["2"]]
 
 
 async def test_labels_count_where_the_host_has_no_owner(directory: Directory) -> None:
     await directory.read({"1": "4711"})
-    labelled = Device(BOARD.entity, owners=(pod("ml", "a"),))
-    lookup = OwnerLookup(directory.attribution, "here")
-    assert lookup.add_owners(tick(labelled)).devices[0].owners == (pod("ml", "a"),)
+    labelled = tick(BOARD)
+    labelled.gpus[0].ownership = Ownership((pod("ml", "a"),), {("pod", "ml/a"): OwnerUse(1e9)})
+    OwnerLookup(directory.attribution, "here").add_owners(labelled)
+    assert labelled.gpus[0].ownership == Ownership((pod("ml", "a"),), {("pod", "ml/a"): OwnerUse(1e9)})
     assert [(state.name, state.up) for state in directory.attribution.states][1:] == [("labels", True)]
 
 
-async def test_devices_are_the_same_while_nothing_changes(directory: Directory) -> None:
+async def test_owners_follow_their_source(directory: Directory) -> None:
     await directory.read({"0": "4711"})
     lookup = OwnerLookup(directory.attribution, "here")
-    given = tick(BOARD, FAR)
-    first = lookup.add_owners(given).devices
-    assert first[1] is FAR
-    assert lookup.add_owners(given).devices == first
-    assert lookup.add_owners(tick(BOARD, FAR)).devices == first
-    version = directory.attribution.version
-    (directory.path / "7").write_text("9")
-    await eventually(lambda: directory.attribution.version > version)
-    assert lookup.add_owners(given).devices == first
+    assert ids(owned(lookup, BOARD, FAR)) == ids(owned(lookup, BOARD, FAR)) == [["4711"], None]
     await directory.read({"0": "4712"})
-    assert lookup.add_owners(given).devices[0].owners != first[0].owners
+    assert ids(owned(lookup, BOARD, FAR)) == [["4712"], None]
+    assert ids(owned(lookup, FAR, BOARD)) == [None, ["4712"]]
 
 
 async def test_owners_between_two_ticks(directory: Directory) -> None:
     await directory.read({"0": "1"})
     lookup = OwnerLookup(directory.attribution, "here")
-    assert lookup.add_owners(tick(BOARD)).passing == {}
+    assert passing_in(owned(lookup, BOARD)) == {}
     await directory.read({"0": "2"})
     await directory.read({"0": "3"})
-    found = lookup.add_owners(tick(BOARD))
+    found = owned(lookup, BOARD)
     assert ids(found) == [["3"]]
-    assert [owner.id for owner in found.passing[0]] == ["2"]
-    assert lookup.add_owners(tick(BOARD)).passing == {}
+    assert [owner.id for owner in passing_in(found)[0]] == ["2"]
+    assert passing_in(owned(lookup, BOARD)) == {}
 
 
 def test_an_owner_continues_unless_its_id_is_used_again() -> None:

@@ -527,7 +527,7 @@ def test_memory_that_nobody_has_is_found_after_ten_minutes() -> None:
     assert made.judged(owner=nobody.owner) == {"leaked_memory": True}
     assert [event.check for event in nobody.on(GPUS[0]).events] == ["leaked_memory"]
     assert made.node.tick is not None
-    assert (made.node.tick.results[0].counters.value("idle_seconds", "held") or 0.0) >= 11 * 60.0
+    assert (made.node.tick.gpus[0].result.counters.value("idle_seconds", "held") or 0.0) >= 11 * 60.0
     nobody_has(made, 2, IDLE._replace(memory_used_bytes=0.0))
     assert made.found[1:] == [("leaked_memory", "0", False)]
     assert [account.owner.kind for account in made.node.ended] == ["slurm_job", "nobody"]

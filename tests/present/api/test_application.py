@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import TargetStore
+from pulsed.model.tick import Tick
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History, HistoryShape
 from pulsed.present.api.routing import Failure
@@ -40,7 +40,7 @@ class Known:
         message: str = Failure.model_validate(document, strict=True).model_dump()["error"]
         return message
 
-    def _tick(self, number: int, gpus: Sequence[Gpu], time: float = TIME) -> ComputedTick:
+    def _tick(self, number: int, gpus: Sequence[Gpu], time: float = TIME) -> Tick:
         made = tick(gpus, time)
         made = replace(made, raw=replace(made.raw, target=f"target {number}"))
         self.history.add(made)

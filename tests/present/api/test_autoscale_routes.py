@@ -25,7 +25,7 @@ def of(name: str, container: str = "main", **workload: str) -> Owner:
 
 def held(given: Gpu, *owners: Owner, ratio: float | None = None) -> Gpu:
     known = SETTLED if ratio is None else SETTLED._replace(real_utilization=RealUtilization(ratio, ratio, ratio, 1, ()))
-    return given._replace(device=replace(given.device, owners=owners), result=known)
+    return given._replace(owners=owners, result=known)
 
 
 def current(*gpus: Gpu, age: float = 0.0) -> Target:

@@ -45,7 +45,7 @@ def explained(made: Gpu, reading: Reading, settings: ComputeSettings = DEFAULT_S
     """The document of a GPU with this reading, as the layer computes it."""
     result = result_of(made.device, reading, settings)._replace(**changes)
     made_tick = tick([made._replace(reading=reading, result=result)])
-    match = Match.at_position(target("a", made_tick), made_tick, 0, "here")
+    match = Match(target("a", made_tick), made_tick.gpus[0], "here")
     document = class_document(match, settings)
     assert has_shape(ClassReasonShape, document)
     return document

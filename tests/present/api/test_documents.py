@@ -139,7 +139,8 @@ def test_health_of_some_checks_of_a_gpu_without_fresh_inputs_is_unknown() -> Non
 
 
 def test_a_lost_gpu_is_as_old_as_its_last_sample() -> None:
-    lost = replace(tick([gpu(0), gpu(1)]), missing={1: TIME - 30})
+    lost = tick([gpu(0), gpu(1)])
+    lost.gpus[1].presence, lost.gpus[1].time = "unlisted", TIME - 30
     here, gone = gpus_document(store_of(target("a", lost)), NOW, WALL, "ai")["gpus"]
     assert (here["stale"], gone["stale"]) == (False, True)
     assert gone["age_seconds"] == here["age_seconds"] + 30
@@ -166,8 +167,8 @@ def test_numbers_that_json_cannot_represent_are_null(absurd: float) -> None:
 
 def test_the_owners_of_a_gpu_are_in_its_document() -> None:
     owners = (pod("ml", "train-0", "main"), Owner("slurm_job", "4711"))
-    device = Device(Entity("gpu", "0", "GPU-a"), owners=owners)
-    document = gpu_document(find(store_of(target("a", tick([Gpu(device)]))), "0")[0], NOW, "ai")
+    owned = Gpu(Device(Entity("gpu", "0", "GPU-a")), owners=owners)
+    document = gpu_document(find(store_of(target("a", tick([owned]))), "0")[0], NOW, "ai")
     assert document["attribution"].pop("known")
     assert [owner["id"] for owner in document["attribution"].pop("owners")] == ["ml/train-0/main", "4711"]
     assert document["attribution"] == {

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pulsed.model.computed_tick import ClassChange, ComputedTick
+from pulsed.model.computed_tick import ClassChange
 from pulsed.model.health import HealthChange
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.event_documents import KINDS, Change
 from pulsed.present.api.events import EventBroadcaster, TooManySubscribers
@@ -49,7 +50,7 @@ def parsed(text: str) -> list[Event]:
     return found
 
 
-def changed(gpus: Sequence[Gpu], *changes: ClassChange, health: Sequence[HealthChange] = ()) -> ComputedTick:
+def changed(gpus: Sequence[Gpu], *changes: ClassChange, health: Sequence[HealthChange] = ()) -> Tick:
     return replace(tick(gpus), changes=changes, health_changes=tuple(health))
 
 
@@ -179,9 +180,11 @@ async def test_a_subscriber_receives_a_tick(start: Start) -> None:
 async def test_a_change_is_an_event_of_its_kind(start: Start) -> None:
     running = start(hub())
     client = await running.client("/events?types=workload_class,health")
-    lost = HealthChange(-1, "gpu_lost", "ok", "crit", TIME, "It is gone", "Look for XID 79", gpu(7).device)
+    lost = HealthChange("gpu_lost", "ok", "crit", TIME, "It is gone", "Look for XID 79", gpu(7).device)
     running.events.publish(tick([gpu(0)]))
-    running.events.publish(changed([gpu(0), gpu(1)], ClassChange(1, "idle", "memory_bound", TIME - 2), health=[lost]))
+    running.events.publish(
+        changed([gpu(0), gpu(1)], ClassChange(gpu(1).device, "idle", "memory_bound", TIME - 2, "memory"), health=[lost])
+    )
     running.events.announce(Change("workload_class", gpu(5).device, TIME, {"before": "a", "after": "b"}))
     await client.until(lambda: len(client.events) == 3)
     workload, health, announced = client.events
@@ -214,8 +217,8 @@ async def test_one_gpu_only(start: Start) -> None:
     running = start(hub())
     one, every = await running.client("/events?gpu=1"), await running.client()
     running.events.publish(tick([gpu(0)]))
-    change = ClassChange(0, "idle", "memory_bound", TIME)
-    running.events.publish(changed([gpu(0), gpu(1)], change, change._replace(position=1)))
+    change = ClassChange(gpu(0).device, "idle", "memory_bound", TIME)
+    running.events.publish(changed([gpu(0), gpu(1)], change, change._replace(device=gpu(1).device)))
     await every.until(lambda: len(every.events) == 4)
     await one.until(lambda: len(one.events) == 2)
     assert [each["gpu"] for each in one.events[0].document["gpus"]] == ["1"]
@@ -230,7 +233,7 @@ async def test_without_subscribers_no_tick_is_encoded_and_numbers_go_on(start: S
     for _ in range(3):
         events.publish(tick([gpu(0)]))
     nodes.append("here")
-    events.publish(changed([gpu(0)], ClassChange(0, "idle", "memory_bound", TIME)))
+    events.publish(changed([gpu(0)], ClassChange(gpu(0).device, "idle", "memory_bound", TIME)))
     running = start(events)
     client = await running.client()
     events.publish(tick([gpu(0)]))
@@ -280,7 +283,7 @@ async def test_a_slow_subscriber_delays_no_other(start: Start) -> None:
 
     reading = asyncio.create_task(read())
     for number in range(600):
-        change = ClassChange(number % 50, "idle", "memory_bound", TIME)
+        change = ClassChange(busy[number % 50].device, "idle", "memory_bound", TIME)
         running.events.publish(plain if number % 100 else changed(busy, change))
         count += 1
         most, most_bytes = max(most, behind.queued[0]), max(most_bytes, behind.queued[1])
@@ -360,7 +363,7 @@ async def test_the_queue_drops_ticks_first_and_keeps_the_order() -> None:
     with events.subscribed() as subscriber:
         assert isinstance(subscriber, Subscriber)
         for number in range(6):
-            change = ClassChange(0, "idle", f"class {number}", TIME)
+            change = ClassChange(gpu(0).device, "idle", f"class {number}", TIME)
             events.publish(changed([gpu(0)], change) if number % 2 else tick([gpu(0)]))
         # All changes, and the two youngest of six ticks.
         kinds = [event.kind for event in parsed(subscriber.next_chunk().decode())]

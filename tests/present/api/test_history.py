@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import UsageError
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import names_of
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.history import History, HistoryShape
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
@@ -26,13 +26,14 @@ from tests.present.boards import FLICKER, OPEN, SETTLED, TIME, Gpu, busy_gpus, g
 from tests.support.clocks import ManualClock
 from tests.support.documents import has_shape
 from tests.support.examples import examples
+from tests.support.ticks import readings_of
 
 NAMES = ("workload_class", "raw_class", "health_state", "real_utilization_ratio", "sm_active_ratio", "power_watts")
 
 HEAD = {"gpu": "0", "uuid": None, "mig_id": None, "node": "n", "interval_seconds": 1.0, "seconds": 600.0}
 
 
-def at(clock: float, gpus: Sequence[Gpu], target: str = "made", time: float | None = None) -> ComputedTick:
+def at(clock: float, gpus: Sequence[Gpu], target: str = "made", time: float | None = None) -> Tick:
     """A tick that is taken at this moment of the source's clock."""
     made = tick(gpus, TIME + clock if time is None else time)
     return replace(made, raw=replace(made.raw, clock=clock, target=target))
@@ -252,11 +253,12 @@ def test_a_fleet_stays_within_its_bytes() -> None:
 
 def test_ten_minutes_of_eight_gpus_at_ten_hertz_fit() -> None:
     history = History()
-    made = [tick(busy_gpus(8, seed)).readings for seed in range(100)]
+    made = [readings_of(tick(busy_gpus(8, seed))) for seed in range(100)]
     first = tick(busy_gpus(8, 0))
     for number in range(7000):
         clock, readings = number / 10, made[number % len(made)]
-        history.add(replace(first, raw=replace(first.raw, clock=clock, time=TIME + clock), readings=readings))
+        rows = [replace(row, reading=reading) for row, reading in zip(first.gpus, readings, strict=True)]
+        history.add(replace(first, raw=replace(first.raw, clock=clock, time=TIME + clock), gpus=rows))
     assert told(history, 3)["time"] == [round(TIME + number / 10, 3) for number in range(999, 7000)]
     assert history.size <= HISTORY_BYTES
 

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pulsed.model.computed_tick import ComputedTick, HeldWorkload
+from pulsed.model.computed_tick import HeldWorkload
 from pulsed.model.health import Health
+from pulsed.model.tick import Tick
 from pulsed.present.api.day_history import DayHistory, write_points
 from pulsed.present.api.history import History
 from pulsed.present.api.history_points import HistoryPointsShape
@@ -27,7 +28,7 @@ FIELDS = ("power_watts", "workload_class", "health_state")
 START = floor(TIME / 60) * 60.0
 
 
-def at(second: float, gpus: Sequence[Gpu], target: str = "made") -> ComputedTick:
+def at(second: float, gpus: Sequence[Gpu], target: str = "made") -> Tick:
     made = tick(gpus, START + second)
     return replace(made, raw=replace(made.raw, clock=5000.0 + second, target=target))
 

@@ -56,8 +56,8 @@ async def test_changes_without_any_subscriber_are_found_with_their_ids() -> None
     events = EventBroadcaster(lambda: "here")
     gpus = [gpu(0), gpu(1)]
     events.publish(tick(gpus))
-    worse = HealthChange(0, "row_remap_pending", "ok", "warn", TIME, "message", "remedy", gpus[0].device)
-    changes = (ClassChange(1, "idle", "memory_bound", TIME - 2),)
+    worse = HealthChange("row_remap_pending", "ok", "warn", TIME, "message", "remedy", gpus[0].device)
+    changes = (ClassChange(gpus[1].device, "idle", "memory_bound", TIME - 2, "memory"),)
     events.publish(replace(tick(gpus), changes=changes, health_changes=(worse,)))
     status, document = await get(events, "/events/recent")
     assert status == 200

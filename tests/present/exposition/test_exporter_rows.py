@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick, RawValue
 from pulsed.model.target_store import TargetStore
+from pulsed.model.tick import Tick
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.passthrough import XID, exporter_layout
 from pulsed.present.exposition.telemetry import Telemetry
@@ -57,7 +57,7 @@ def samples(made: TargetStore) -> dict[str, float]:
     return {series: float(value) for series, _, value in lines}
 
 
-def last(raws: Sequence[RawTick], node: str = "here") -> ComputedTick:
+def last(raws: Sequence[RawTick], node: str = "here") -> Tick:
     return list(computed(raws, node))[-1]
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from pulsed.compute.class_table import RULES
 from pulsed.compute.workload import BOTTLENECK_STATES
-from pulsed.model.computed_tick import gpu_samples
 from pulsed.model.counters import COUNTERS
 from pulsed.model.vocabulary import WORKLOAD_CLASSES, Reading
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES, Family
@@ -52,7 +51,7 @@ def test_the_states_are_those_of_the_contract() -> None:
 @pytest.mark.parametrize("family", DERIVED, ids=lambda family: family.name)
 def test_samples_have_a_value_for_every_label(family: Family) -> None:
     (derived,) = (each for each in DERIVED if each is family)
-    for subject in gpu_samples(tick([gpu(0)._replace(anomalies=("ratio_above_one",)), gpu(1, result=OPEN)])):
+    for subject in tick([gpu(0)._replace(anomalies=("ratio_above_one",)), gpu(1, result=OPEN)]).gpus:
         labels = [own for own, _ in derived.samples(subject)]
         suffix = derived.type == "histogram"
         assert all(len(own) == len(derived.labels) + suffix for own in labels)
@@ -61,7 +60,7 @@ def test_samples_have_a_value_for_every_label(family: Family) -> None:
 
 def test_a_subject_is_all_that_a_tick_says_about_a_gpu() -> None:
     first, second = gpu(0, power_watts=1.0), gpu(1)._replace(anomalies=("ratio_absurd",), result=OPEN)
-    found = gpu_samples(tick([first, second]))
+    found = tick([first, second]).gpus
     assert [(subject.device, subject.reading, subject.result) for subject in found] == [first[:3], second[:3]]
     assert [subject.anomalies for subject in found] == [(), ("ratio_absurd",)]
     assert found[0].time == TIME

@@ -19,7 +19,7 @@ READ = Reading(gpu_utilization_ratio=0.58, memory_used_bytes=40e9, memory_bytes=
 
 
 def owned(each: Gpu, *owners: Owner) -> Gpu:
-    return each._replace(device=replace(each.device, owners=owners))
+    return each._replace(owners=owners)
 
 
 def read(number: int) -> Gpu:

@@ -199,10 +199,9 @@ def test_without_gpus_the_page_is_about_pulsed_itself(openmetrics: bool) -> None
 
 
 def test_a_gpu_that_two_targets_report_is_shown_once_and_counted() -> None:
-    both = store_of(
-        target("a", tick([gpu(0, power_watts=1.0)])),
-        target("b", tick([gpu(0, power_watts=2.0), gpu(1, power_watts=3.0)])),
-    )
+    second = tick([gpu(0, power_watts=2.0), gpu(1, power_watts=3.0)])
+    second.duplicates = {"a": 1}
+    both = store_of(target("a", tick([gpu(0, power_watts=1.0)])), target("b", second))
     text = text_of(both)
     assert [line[-3:] for line in lines_of(text, "pulsed_gpu_power_watts{")] == ["1.0", "3.0"]
     assert 'pulsed_source_duplicate_gpus{source="a"} 0' in text.splitlines()

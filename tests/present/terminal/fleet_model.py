@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 from pulsed.model.computed_tick import HeldWorkload, RealUtilization, Result, Saturation, Workload
@@ -71,7 +70,7 @@ def made(number: int, shown: Result, reading: Mapping[str, float | None]) -> Boa
 
 
 def owned(board: BoardGpu, *owners: Owner) -> BoardGpu:
-    return board._replace(device=replace(board.device, owners=owners))
+    return board._replace(owners=owners)
 
 
 BOUNDED = result(None, 0.38, 0.61, "unknown", "unknown", saturation=NOT_SATURATED)._replace(

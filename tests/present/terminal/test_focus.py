@@ -35,7 +35,7 @@ def reasons(held: str | None = None, model: str = "NVIDIA H100 80GB HBM3", **met
     result = result_of(made.device, made.reading, DEFAULT_SETTINGS)
     shown = HeldWorkload(held or result.workload.raw_class, "", None)
     made_tick = tick([made._replace(result=result._replace(held=shown))])
-    match = Match.at_position(target("a", made_tick), made_tick, 0, "here")
+    match = Match(target("a", made_tick), made_tick.gpus[0], "here")
     document: Any = class_document(match, DEFAULT_SETTINGS)
     return list(class_reasons(document))
 

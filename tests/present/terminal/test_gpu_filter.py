@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from pulsed.present.terminal.model import GpuRow
+from pulsed.present.terminal.model import FleetRow
 from pulsed.present.terminal.view_state import FilterError, gpu_filter
 from tests.gpu_filter_cases import FOUND, REFUSED
 from tests.present.terminal.fleet_model import model
 
 
-def passing(*tests: Callable[[GpuRow], bool]) -> list[str]:
+def passing(*tests: Callable[[FleetRow], bool]) -> list[str]:
     return [gpu.name for gpu in model().gpus if any(test(gpu) for test in tests)]
 
 

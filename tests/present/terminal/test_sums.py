@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from pulsed.present.terminal.frame import mean_utilization, without_parts
-from pulsed.present.terminal.model import GpuRow
+from pulsed.present.terminal.model import FleetRow
 
 
-def row(gpu: str, mig_id: str = "", *, stale: bool = False, **values: float) -> GpuRow:
-    return GpuRow(0, "n", gpu, f"GPU-{gpu}", mig_id, "", "", values, stale, 1.0)
+def row(gpu: str, mig_id: str = "", *, stale: bool = False, **values: float) -> FleetRow:
+    return FleetRow(0, "n", gpu, f"GPU-{gpu}", mig_id, "", "", values, stale, 1.0)
 
 
-def known(gpu: str, ratio: float) -> GpuRow:
+def known(gpu: str, ratio: float) -> FleetRow:
     return row(
         gpu, real_utilization_ratio=ratio, real_utilization_lower_ratio=ratio, real_utilization_upper_ratio=ratio
     )
 
 
-def bounded(gpu: str, lower: float, upper: float) -> GpuRow:
+def bounded(gpu: str, lower: float, upper: float) -> FleetRow:
     return row(gpu, real_utilization_lower_ratio=lower, real_utilization_upper_ratio=upper)
 
 
@@ -33,7 +33,7 @@ def bounded(gpu: str, lower: float, upper: float) -> GpuRow:
         ([bounded("0", 0.2, 0.6), bounded("1", 0.0, 0.2)], "10..40 %, 0/2"),
     ],
 )
-def test_a_mean_is_of_all_gpus_or_has_bounds(gpus: list[GpuRow], expected: str) -> None:
+def test_a_mean_is_of_all_gpus_or_has_bounds(gpus: list[FleetRow], expected: str) -> None:
     assert mean_utilization(gpus, len(gpus)) == expected
 
 

@@ -478,7 +478,7 @@ def test_where_the_entity_ends_is_not_guessed() -> None:
 def test_duplicate_short_names_stay_two_columns() -> None:
     writer = DmonWriter(ERAS["C1"], [350, 350])
     ticks, _ = read(writer.header() + writer.tick([("GPU 0", [1, 2])]))
-    assert [series.name for series in ticks[0].layout.series] == ["MEMRES", "MEMRES"]
+    assert [series.name for series in ticks[0].layout.series] == ["MEMRES", "MEMRES.2"]
     assert ticks[0].values == [1, 2]
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.raw_tick import GpuProcess, RawTick
+from pulsed.model.tick import Tick
 from pulsed.reader.nvml import NvmlSettings
 from pulsed.reader.nvml.session import DriverSession
 from pulsed.translate.translator import Translator
 from tests.support.sources import FakeClock
+from tests.support.ticks import readings_of
 
 
 class Reader:
@@ -28,7 +29,7 @@ class Reader:
         self.processes: tuple[GpuProcess, ...] | None = None
         self.lost: frozenset[str] = frozenset()
 
-    def tick(self, seconds: float = 1.0) -> CanonicalTick:
+    def tick(self, seconds: float = 1.0) -> Tick:
         self.clock.now += seconds
         self.processes = None
         layout, values, self.processes, self.lost = self.session.tick()
@@ -42,7 +43,7 @@ class Reader:
             device.entity.gpu + (f"/{device.entity.mig_id}" if device.entity.mig_id else ""): {
                 name: value for name, value in reading._asdict().items() if value is not None
             }
-            for device, reading in zip(tick.devices, tick.readings, strict=True)
+            for device, reading in zip(tick.devices, readings_of(tick), strict=True)
         }
 
 

@@ -26,6 +26,7 @@ from tests.reader.nvml.sessions import Reader, reading
 from tests.support.examples import SHARE
 from tests.support.nvml_standin import boards
 from tests.support.nvml_standin.library import NOTHING_HELD, SOURCE, LoadedStandin
+from tests.support.ticks import extras_of, readings_of
 
 FUNCTIONS = sorted(set(re.findall(r"\b(nvml[A-Z]\w+)\b(?=\(|,)", SOURCE.read_text())) - {"nvmlGpmSampleFree"})
 CODES = [*range(1, 30), 999]
@@ -42,7 +43,7 @@ def test_eight_h100_have_base_units_and_an_identity(nvml: LoadedStandin) -> None
         reader.tick()
         tick = reader.tick()
     assert [device.entity.uuid for device in tick.devices] == [boards.uuid_of(index) for index in range(8)]
-    device, found = tick.devices[3], tick.readings[3]
+    device, found = tick.devices[3], tick.gpus[3].reading
     assert (device.entity.gpu, device.model, device.pci_bus_id) == ("3", "NVIDIA H100 80GB HBM3", "00000003:3B:00.0")
     assert (device.device, device.driver_version, device.entity.node) == ("nvidia3", "580.105.08", "node")
     assert found.sm_active_ratio == 0.883
@@ -67,15 +68,15 @@ def test_a_superchip_has_its_fabric_its_place_and_its_links(nvml: LoadedStandin)
         assert first.fabric == "00000000-0000-0000-0000-000000000007/32766"
         assert first.platform == ("1821225190812", "23", "13", "1", "1")
         assert (other.fabric, other.platform) == ("", ()), "no cluster"
-        assert tick.extras[0].nvlink_states == tuple([(link, 1.0) for link in range(18)])
-        assert tick.extras[0].nvlink_counters is None, "clean links have no series for their counters"
+        assert extras_of(tick)[0].nvlink_states == tuple([(link, 1.0) for link in range(18)])
+        assert extras_of(tick)[0].nvlink_counters is None, "clean links have no series for their counters"
         nvml.gpus[0] |= {f"link.{1000 * 14 + 213}": 505, f"link.{1000 * 14 + 165}": 0, "fabric.clique": 1}
         nvml.write()
         assert reader.tick(30.0).devices[0].fabric.endswith("/32766"), "not read with every tick"
         tick = reader.tick(60.0)
         assert tick.devices[0].fabric.endswith("/1")
         tick = reader.tick(60.0)
-    found = tick.extras[0]
+    found = extras_of(tick)[0]
     assert dict(found.nvlink_states or ())[14] == 0.0
     assert dict(found.nvlink_counters or ())[14] == (("link_recoveries_successful", 505.0),)
     assert len(found.nvlink_counters or ()) == 18
@@ -248,10 +249,10 @@ def test_mig_instances_have_identity_memory_and_activity(nvml: LoadedStandin) ->
         assert [each.entity.mig_id for each in instances] == ["1", "2"]
         assert [each.entity.mig_profile for each in instances] == ["1g.10gb", "3g.40gb"]
         assert [each.mig_uuid[:17] for each in instances] == ["MIG-5e1f0000-0001", "MIG-5e1f0000-0002"]
-        assert [each.graphics_engine_active_ratio for each in tick.readings] == [None, 0.1, 0.2]
-        assert tick.readings[2].memory_used_bytes == 2 * 2**30
-        assert (tick.readings[0].mig_mode, board.entity.kind) == (1.0, "gpu")
-        assert tick.readings[0].pcie_transmit_bytes_per_second is not None, "traffic is the board's"
+        assert [each.graphics_engine_active_ratio for each in readings_of(tick)] == [None, 0.1, 0.2]
+        assert tick.gpus[2].reading.memory_used_bytes == 2 * 2**30
+        assert (tick.gpus[0].reading.mig_mode, board.entity.kind) == (1.0, "gpu")
+        assert tick.gpus[0].reading.pcie_transmit_bytes_per_second is not None, "traffic is the board's"
 
         nvml.gpus = [boards.hopper()]
         nvml.write()
@@ -263,20 +264,20 @@ def test_xids_are_counted_one_by_one(nvml: LoadedStandin) -> None:
     nvml.gpus = [boards.hopper(0), boards.hopper(1) | {"events": 0}]
     nvml.write()
     with reading() as reader:
-        assert reader.tick().extras[0].xid_totals == ()
+        assert extras_of(reader.tick())[0].xid_totals == ()
         nvml.gpus[0]["xids"] = " 48 63 63"
         nvml.write()
         tick = reader.tick()
-        assert tick.extras[0].xid_totals == ((48, 1.0), (63, 2.0))
-        assert tick.readings[0].xid_last_code == 63.0
-        assert tick.readings[1].xid_last_code is None, "no events, no code"
+        assert extras_of(tick)[0].xid_totals == ((48, 1.0), (63, 2.0))
+        assert tick.gpus[0].reading.xid_last_code == 63.0
+        assert tick.gpus[1].reading.xid_last_code is None, "no events, no code"
         nvml.gpus[0]["xids"] = " 48 63 63 48"
         nvml.write()
-        assert reader.tick().extras[0].xid_totals == ((48, 2.0), (63, 2.0))
+        assert extras_of(reader.tick())[0].xid_totals == ((48, 2.0), (63, 2.0))
         nvml.reload_driver()
         with pytest.raises(SourceError):
             reader.tick()
-        assert reader.tick().extras[0].xid_totals == ((48, 2.0), (63, 2.0))
+        assert extras_of(reader.tick())[0].xid_totals == ((48, 2.0), (63, 2.0))
 
 
 def test_xids_have_a_bounded_number_of_series(nvml: LoadedStandin) -> None:
@@ -287,8 +288,8 @@ def test_xids_have_a_bounded_number_of_series(nvml: LoadedStandin) -> None:
             nvml.gpus[0]["xids"] = "".join(f" {code}" for code in range(begin, begin + 16))
             nvml.write()
             tick = reader.tick()
-        assert len(tick.extras[0].xid_totals or ()) == MAX_CODES
-        assert tick.readings[0].xid_last_code == 1000.0 + MAX_CODES + 15
+        assert len(extras_of(tick)[0].xid_totals or ()) == MAX_CODES
+        assert tick.gpus[0].reading.xid_last_code == 1000.0 + MAX_CODES + 15
 
 
 @pytest.mark.parametrize(("code", "xid"), [(15, 48), (999, 63)])

@@ -11,16 +11,17 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
 from pulsed.compute.sample import VITAL
 from pulsed.errors import NoGpus
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import GpuKey
 from pulsed.model.health import RAISED_STATES
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.model.tick import Tick
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from tests.support.sequences.world import Step, World, raw_tick
+from tests.support.ticks import missing_in, readings_of, results_of
 
 STEPS = 25
 """Moments of a sequence."""
@@ -50,7 +51,7 @@ class Replay:
         ended: accounts in the order in which they ended.
     """
 
-    ticks: list[dict[str, ComputedTick]] = field(default_factory=list)
+    ticks: list[dict[str, Tick]] = field(default_factory=list)
     ended: list[OwnerAccount] = field(default_factory=list)
     running: Sequence[OwnerAccount] = ()
 
@@ -62,7 +63,7 @@ def replay(steps: Sequence[Step], interval: float, wall_clock: Clock) -> Replay:
     pipelines: dict[str, Pipeline] = {}
     table, store = GpuTable(), TargetStore("node-1")
     for step in steps:
-        ticks: dict[str, ComputedTick] = {}
+        ticks: dict[str, Tick] = {}
         for target, shown in step.shown.items():
             if target not in pipelines:
                 pipelines[target] = Pipeline(table, "node-1")
@@ -135,7 +136,7 @@ def _totals(done: Replay) -> dict[str, CounterVector]:
         device.entity.uuid: result.counters.values
         for ticks in done.ticks
         for tick in ticks.values()
-        for device, result in zip(tick.devices, tick.results, strict=True)
+        for device, result in zip(tick.devices, results_of(tick), strict=True)
     }
 
 
@@ -144,7 +145,7 @@ def _counters_never_fall(sequence: Sequence[Step], done: Replay) -> Iterator[tup
     names = list(COUNTER_POSITION)
     for at, ticks in enumerate(done.ticks):
         for tick in ticks.values():
-            for device, result in zip(tick.devices, tick.results, strict=True):
+            for device, result in zip(tick.devices, results_of(tick), strict=True):
                 key = device.entity.uuid
                 before, now = highest.get(key), result.counters.values
                 for name, old, new in zip(names, before or (), now, strict=False):
@@ -159,9 +160,9 @@ def _seconds_by_state_add_up(sequence: Sequence[Step], done: Replay) -> Iterator
     highest: dict[str, dict[str, float]] = {}
     for at, ticks in enumerate(done.ticks):
         for tick in ticks.values():
-            for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True)):
+            for device, result in zip(tick.devices, results_of(tick), strict=True):
                 key, now = device.entity.uuid, dict[str, float](result.health.seconds)
-                if not now or position in tick.standby or device.entity.kind != "gpu":
+                if not now or device.entity.kind != "gpu":
                     continue
                 for state, seconds in highest.get(key, {}).items():
                     if now[state] < seconds:
@@ -175,7 +176,7 @@ def _seconds_by_state_add_up(sequence: Sequence[Step], done: Replay) -> Iterator
 def _states_have_evidence(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
     for at, ticks in enumerate(done.ticks):
         for tick in ticks.values():
-            for result in tick.results:
+            for result in results_of(tick):
                 for check in result.health.checks:
                     if check.state in RAISED_STATES and not (check.message and check.remedy and check.evidence):
                         yield at, f"{check.id} is {check.state} without message, remedy or evidence: {check}"
@@ -184,7 +185,7 @@ def _states_have_evidence(sequence: Sequence[Step], done: Replay) -> Iterator[tu
 def _states_have_causes(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
         for tick in ticks.values():
-            for device, result in zip(tick.devices, tick.results, strict=True):
+            for device, result in zip(tick.devices, results_of(tick), strict=True):
                 gpu = step.gpus.get(device.entity.uuid)
                 for check in result.health.checks:
                     if gpu is not None and check.severity > 1 and check.id not in gpu.faults | {"telemetry"}:
@@ -200,10 +201,10 @@ def _used_is_sound(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int
         for target, tick in ticks.items():
             if step.shown[target].is_repeated:
                 continue
-            for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True)):
-                if position not in tick.missing and (gpu := step.gpus.get(device.entity.uuid)) is not None:
+            for position, (device, result) in enumerate(zip(tick.devices, results_of(tick), strict=True)):
+                if position not in missing_in(tick) and (gpu := step.gpus.get(device.entity.uuid)) is not None:
                     used, works = result.workload.used, gpu.work != "idle"
-                    if gpu.work == "transcode" and tick.readings[position].encoder_utilization_ratio is None:
+                    if gpu.work == "transcode" and tick.gpus[position].reading.encoder_utilization_ratio is None:
                         continue
                     if used is not None and used != works:
                         yield at, f"used is {used} of {device.entity.uuid}, whose work is {gpu.work}"
@@ -213,7 +214,7 @@ def _xids_are_counted(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[
     """No XID is counted that did not happen; where pages have exact totals since their start, none is lost."""
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
         for target, tick in ticks.items():
-            for device, result in zip(tick.devices, tick.results, strict=True):
+            for device, result in zip(tick.devices, results_of(tick), strict=True):
                 if (gpu := step.gpus.get(device.entity.uuid)) is None:
                     continue
                 for code, counted in result.health.xid_events:
@@ -228,9 +229,7 @@ def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[i
     measured: Counter[tuple[str, str]] = Counter()
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
         for target, tick in ticks.items():
-            for position, (device, result, reading) in enumerate(
-                zip(tick.devices, tick.results, tick.readings, strict=True)
-            ):
+            for device, result, reading in zip(tick.devices, results_of(tick), readings_of(tick), strict=True):
                 key = (target, device.entity.uuid)
                 has_proof = bool(reading.energy_joules_total) and reading.power_watts is not None
                 if device.entity.uuid in step.shown[target].fresh:
@@ -240,7 +239,7 @@ def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[i
                     if any(getattr(reading, name) is not None for name in VITAL):
                         fresh_at[key] = step.clock  # for all that can be known
                     continue
-                if measured[key] < 2 or position in tick.standby:
+                if measured[key] < 2:
                     continue
                 age = step.clock - fresh_at.get(key, step.clock)
                 if result.health.state == "ok" and age > max(
@@ -255,7 +254,7 @@ def _latched_until_resolved(sequence: Sequence[Step], done: Replay) -> Iterator[
     visible: Counter[tuple[tuple[str, str], int]] = Counter()
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
         for target, tick in ticks.items():
-            for device, result, reading in zip(tick.devices, tick.results, tick.readings, strict=True):
+            for device, result, reading in zip(tick.devices, results_of(tick), readings_of(tick), strict=True):
                 key = (target, device.entity.uuid)
                 gpu = step.gpus.get(device.entity.uuid)
                 resets = gpu.resets if gpu is not None else -1
@@ -281,11 +280,11 @@ def _owners_and_nobody_add_up(sequence: Sequence[Step], done: Replay) -> Iterato
     last: dict[GpuKey, tuple[CounterSnapshot, frozenset[Owner]]] = {}
     for ticks in done.ticks:
         for tick in ticks.values():
-            for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True)):
+            for position, (device, result) in enumerate(zip(tick.devices, results_of(tick), strict=True)):
                 key = device.entity.key
-                if position in tick.missing:
+                if position in missing_in(tick):
                     continue
-                now, owners = result.counters, frozenset(device.owners or ())
+                now, owners = result.counters, frozenset(tick.gpus[position].owners or ())
                 if key in last and last[key][0].created == now.created and (either := owners | last[key][1]):
                     share = len(owners & last[key][1]) / len(either)
                     if share:
@@ -309,7 +308,7 @@ def _owners_end_with_a_source(sequence: Sequence[Step], done: Replay) -> Iterato
     for ticks in done.ticks:
         for tick in ticks.values():
             for position, device in enumerate(tick.devices):
-                if position not in tick.missing:
+                if position not in missing_in(tick):
                     listed[device.entity.uuid] = tick.now
     for account in done.ended:
         boards = {on_gpu.device.entity.uuid for on_gpu in account.gpus.values()}
@@ -320,7 +319,7 @@ def _owners_end_with_a_source(sequence: Sequence[Step], done: Replay) -> Iterato
 def _same_results(done: Replay, other: Replay) -> Iterator[tuple[int, str]]:
     for at, (ticks, others) in enumerate(zip(done.ticks, other.ticks, strict=True)):
         for target, tick in ticks.items():
-            for device, result, twin in zip(tick.devices, tick.results, others[target].results, strict=True):
+            for device, result, twin in zip(tick.devices, results_of(tick), results_of(others[target]), strict=True):
                 if result.counters.values != twin.counters.values:
                     yield at, f"counters of {device.entity.uuid} differ"
                 if result.held.workload_class != twin.held.workload_class:

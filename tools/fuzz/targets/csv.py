@@ -12,8 +12,8 @@ from typing import Any
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import BadCapture
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Labels, RawTick
+from pulsed.model.tick import Tick
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.replay.exported_csv import csv_ticks, interval_of
 from tools.bench.ticks import computed_ticks
@@ -55,7 +55,7 @@ def _exported(ticks: Sequence[RawTick]) -> bytes:
     return _written("all", map(pipeline.process, ticks))
 
 
-def _written(columns: str, ticks: Iterator[ComputedTick]) -> bytes:
+def _written(columns: str, ticks: Iterator[Tick]) -> bytes:
     out = io.StringIO(newline="")
     names = pulsed_csv.columns(columns)
     pulsed_csv.write_header(out, names)

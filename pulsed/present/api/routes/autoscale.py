@@ -57,7 +57,7 @@ def pod_gpus(store: TargetStore, now: float, fields: Iterable[str]) -> list[PodG
     return [
         _pod_gpu(match, owner, getters, now)
         for match in without_split_boards(list(matches(store, now)))
-        for owner in pods_of(match.device)
+        for owner in pods_of(match.owners)
     ]
 
 
@@ -73,7 +73,7 @@ def _pod_gpu(
         owner.workload,
         owner.workload_kind,
         "/".join(filter(None, (*board_of(match), entity.mig_id))),
-        1 / len(match.device.owners or (owner,)),
+        1 / len(match.owners or (owner,)),
         round(match.time, 3),
         is_stale(match, now),
         {name: value for name, value in values.items() if not isinstance(value, str)},

@@ -256,7 +256,7 @@ def container_rows(
         derived = None if preset is None else Derived(match.reading, current_result(match, now), preset)
         rows += [
             _document(match, board, owner, missing, derived)
-            for owner in pods_of(match.device) or [_NO_POD]
+            for owner in pods_of(match.owners) or [_NO_POD]
             if row_filter.matches(match.node, owner)
         ]
     has_failed = all(target.tick is None for target in store.targets) and any(each.error for each in store.targets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.presence import Reachability
+from pulsed.compute.health.reachability import Reachability
 from pulsed.compute.sample import InputState
 from pulsed.model.vocabulary import NOTHING, Reading
 
