@@ -24,7 +24,7 @@ from pulsed.owners.accounting.account import LEAKED, Accounts, OwnerAccount, Own
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.activity import Extremes
 from pulsed.owners.accounting.counter_vector import increase, observed
-from pulsed.owners.accounting.owner_roster import OwnerChange, OwnerRoster
+from pulsed.owners.accounting.owner_roster import UNKNOWN_SECONDS, OwnerChange, OwnerRoster
 
 SILENT_SECONDS = 600.0
 """An owner that is not on its GPU after so long a silence of the target ended with the last tick before. A target that
@@ -60,7 +60,8 @@ class OwnedGpu(NamedTuple):
 class _TargetView:
     """The GPUs of a target's ticks, and its newest tick; how many there were, at the last sweep, and since when.
 
-    `owned` are the GPUs with owners in the newest tick, `held` those that owners keep while it does not list them.
+    `owned` are the GPUs with owners in the newest tick, `held` those that owners keep while it does not list them, or
+    does not name their owners: `has_unnamed`.
     """
 
     tick: Tick
@@ -68,6 +69,7 @@ class _TargetView:
     owned: list[AccountedGpu] = field(default_factory=list)
     held: list[AccountedGpu] = field(default_factory=list)
     is_current: bool = True
+    has_unnamed: bool = False
     ticks: int = 0
     swept: int = 0
     swept_at: float = 0.0
@@ -119,13 +121,16 @@ class OwnerAccounting:
             view = self._views[tick.target] = _TargetView(tick, is_current=False)
         shown = [(row.device, row.owners, row.is_listed) for row in tick.gpus]
         passing = any(row.ownership.passing for row in tick.gpus)
-        if view.find_leaks(tick) or view.shown != shown or not view.is_current or passing:
+        is_due = view.has_unnamed or not view.is_current or passing
+        if view.find_leaks(tick) or view.shown != shown or is_due:
             view.shown = shown
             self._update(view, tick)
         else:
             rows = {row.device.entity.key: row for row in reversed(tick.gpus)}
             for key, gpu in view.gpus.items():
                 if gpu.missed is None:
+                    if gpu.unsettled:
+                        gpu.continue_change(rows[key])
                     gpu.row = rows[key]
         for gpu in view.owned:
             gpu.add_extremes(tick)
@@ -220,29 +225,40 @@ class OwnerAccounting:
     def _update(self, view: _TargetView, tick: Tick) -> None:
         """Find the GPUs of a tick with new devices or owners, and charge what their owners got."""
         gpus: dict[GpuKey, AccountedGpu] = {}
+        lasting = {row.device.entity.key for row in tick.gpus if not row.is_listed}
+        unnamed: set[GpuKey] = set()
         boards = {row.device.entity.key[:2] for row in tick.gpus if row.device.entity.kind == "mig"}
         for row in tick.gpus:
             device, key = row.device, row.device.entity.key
             is_divided = device.entity.kind == "gpu" and key[:2] in boards
             if not row.is_listed or is_divided or key in gpus:
                 continue
+            if self._keeps_owners(key, row, tick):
+                unnamed.add(key)
+                continue
             gpu = self._claim(key, row, tick)
             gpus[key] = gpu
             owners = self._accounts((LEAKED,) if key in view.leaked else row.owners or (), tick)
             self._move(gpu, tick, row, owners, self._accounts(row.ownership.passing, tick))
-        lasting = {row.device.entity.key for row in tick.gpus if not row.is_listed}
         held: dict[GpuKey, AccountedGpu] = {}
         for key, gpu in view.gpus.items():
             if key not in gpus:
-                is_kept = key in lasting or not tick.lists_gpus
+                is_kept = key in lasting or key in unnamed or not tick.lists_gpus
                 ended = tuple(filter(self._owners.is_replaced, gpu.owners)) if is_kept else gpu.owners
                 self._release(gpu, view, ended)
                 if gpu.owners:
                     held[key] = gpu
-        view.gpus, view.is_current = gpus | held, True
+        view.gpus, view.is_current, view.has_unnamed = gpus | held, True, bool(unnamed)
         view.owned, view.held = [gpu for gpu in gpus.values() if gpu.owners], list(held.values())
         if len(self._gpus) > MAX_ABSENT_GPUS + sum(len(each.gpus) for each in self._views.values()):
             self._forget_gpus()
+
+    def _keeps_owners(self, key: GpuKey, row: GpuRow, tick: Tick) -> bool:
+        """Return whether a GPU whose owners are not known is still that of its owners: labels come and go."""
+        gpu = self._gpus.get(key)
+        if gpu is None or not gpu.owners or row.owners is not None or _is_freed(row):
+            return False
+        return gpu.missed is None or tick.now - gpu.missed.now < UNKNOWN_SECONDS
 
     def _claim(self, key: GpuKey, row: GpuRow, tick: Tick) -> AccountedGpu:
         """Return a GPU, which this target delivers from now on."""
@@ -287,13 +303,18 @@ class OwnerAccounting:
         left, gpu.missed = gpu.missed or tick, None
         follows = counted is not None and gpu.base is not None and counted.created == now.created
         if follows and set(owners) == set(before) and not passing:
+            if gpu.unsettled:
+                gpu.continue_change(row)
             gpu.row = row
             return
         if last is not None:
             gpu.close(*last)
         gpu.row = row
         if follows and counted is not None:
-            gpu.charge_boundary(owners, passing, increase(counted, now))
+            is_page = tick.raw.layout.dialect == "exporter"
+            gpu.begin_change(owners, passing, increase(counted, now), is_page=is_page)
+        else:
+            gpu.unsettled, gpu.changed = 0, ()
         gpu.start(now, row.reading)
         gpu.observed = observed(now.values)
         for account in before:
@@ -326,6 +347,12 @@ class OwnerAccounting:
         gpu.missed = view.tick
         if gpu.is_known:
             gpu.is_known, gpu.known_at = False, view.tick.now
+
+
+def _is_freed(row: GpuRow) -> bool:
+    """Return whether a GPU has no owner any more as far as its memory and activity show, whatever the labels are."""
+    used = row.result.workload.used
+    return used is not True if row.result.idle_kind == "free" else used is False and row.result.idle_kind == "unknown"
 
 
 def _silent_seconds(tick: Tick) -> float:

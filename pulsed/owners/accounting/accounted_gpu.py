@@ -13,11 +13,14 @@ from pulsed.model.gpu import Device
 from pulsed.model.owner import OwnerUse
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import POSITION, Reading, Value
-from pulsed.owners.accounting.account import VIOLATIONS, Accounts
+from pulsed.owners.accounting.account import VIOLATIONS, Accounts, OwnerAccount
 from pulsed.owners.accounting.activity import Extremes, Moments
 from pulsed.owners.accounting.counter_vector import CounterVector, added, increase, observed
 
 UNKNOWN_USE = OwnerUse()
+
+CHANGES_TO_SETTLE = 2
+"""The values of a page that was read with new owners are of a time before, and so is a part of the next ones."""
 
 
 class Use(NamedTuple):
@@ -42,6 +45,8 @@ class AccountedGpu:
         is_known: whether its owners are known; free counts.
         missed: the last tick with it, while its target does not deliver or list it; None while it does.
         known_at: when they were last known before `is_known` was set, in seconds of the clock of the ticks.
+        unsettled: how often the values of its page must change until they are certainly of the present owners alone.
+        changed: owners that got or lost it in the newest change, while it is unsettled.
     """
 
     device: Device
@@ -59,6 +64,8 @@ class AccountedGpu:
     is_known: bool = False
     missed: Tick | None = None
     known_at: float = -inf
+    unsettled: int = 0
+    changed: Accounts = ()
 
     def assign(self, owners: Accounts) -> None:
         """Set the owners of the segment, with equal shares."""
@@ -67,6 +74,11 @@ class AccountedGpu:
     def add_extremes(self, tick: Tick) -> None:
         """Take the extremes of a sample; the GPU has owners."""
         row = self.row
+        if self.unsettled:
+            self.observed = observed(row.result.counters.values)
+            for account in self.owners:
+                account.advance(tick.now, tick.time)
+            return
         result, reading, uses = row.result, row.reading, self.uses()
         shares = tuple(use.share for use in uses)
         if shares != self.shares:
@@ -126,23 +138,48 @@ class AccountedGpu:
         self.extremes = self.extremes.next_segment()
         self.moments = Moments()
 
-    def charge_boundary(self, owners: Accounts, passing: Accounts, counters: CounterVector) -> None:
+    def begin_change(self, owners: Accounts, passing: Accounts, counters: CounterVector, *, is_page: bool) -> None:
         """Charge a sample at whose start the GPU had the owners of the segment, and others at its end.
 
-        Who has it at both ends gets an equal share, and the others a higher upper bound only.
+        The labels of a page are of the moment at which it is read. Its values are older, and means over a time before
+        that: the first change of them may still show work of the owners before.
 
         Args:
             owners: that have it at the end.
             passing: that had it in between only.
             counters: the increase over the sample.
+            is_page: whether labels and values may be of different moments.
         """
-        either = dict.fromkeys((*self.owners, *owners, *passing))
+        either = dict.fromkeys((*self.changed, *self.owners, *owners, *passing))
+        stays = [account for account in self.owners if account in owners and account not in self.changed]
+        self.changed = tuple([account for account in either if account not in stays])
+        self._charge_boundary((*self.owners, *owners), counters)
+        self.unsettled = CHANGES_TO_SETTLE if is_page else 0
+        if not self.unsettled:
+            self.changed = ()
+
+    def continue_change(self, row: GpuRow) -> None:
+        """Charge the next sample of a GPU whose values may still be of the owners before."""
+        self.unsettled -= row.reading != self.row.reading
+        if self.unsettled:
+            if self.base is not None:
+                self._charge_boundary(self.owners, increase(self.base, row.result.counters))
+            self.start(row.result.counters, row.reading)
+        else:
+            self.changed = ()
+
+    def _charge_boundary(self, owners: Sequence[OwnerAccount], counters: CounterVector) -> None:
+        """Charge a sample of the time around a change.
+
+        Owners that have the GPU before and after it get an equal share, and the others a higher upper bound only.
+        """
+        either = dict.fromkeys((*owners, *self.changed))
         for account in either:
             on_gpu = account.on(self.device)
-            if account in self.owners and account in owners:
-                on_gpu.charge(counters, len(either), 1.0 / len(either))
-            else:
+            if account in self.changed:
                 on_gpu.boundary = added(on_gpu.boundary, counters)
+            else:
+                on_gpu.charge(counters, len(either), 1.0 / len(either))
 
 
 _violations = itemgetter(*(POSITION[name] for name in VIOLATIONS))

@@ -18,8 +18,8 @@ ABSENT_TICKS = 2
 """Consecutive ticks without an owner after which it has ended: a page may lose its labels for one scrape."""
 
 UNKNOWN_SECONDS = 600.0
-"""An owner ends after this time in which its target names the owners of no GPU: labels that vanish for a shorter time
-are an error of their source."""
+"""An owner ends after this time in which no owner of its GPU is named, although its memory is in use: labels that vanish
+for a shorter time are an error of their source."""
 
 OWNERS_PER_GPU = 8
 MORE_OWNERS = 64
@@ -203,8 +203,6 @@ class OwnerRoster:
         for account, target in list(self._absent.items()) if self._absent else ():
             if target == tick.target:
                 replaced = self.is_replaced(account)
-                if not replaced and _are_owners_unknown(tick) and tick.now - account.now < UNKNOWN_SECONDS:
-                    continue
                 account.absent_ticks += 1
                 if account.absent_ticks >= ABSENT_TICKS or replaced:
                     self._end(account, account.left or tick.time)
@@ -252,8 +250,3 @@ class OwnerRoster:
             if len(self._ended) > MAX_RETURNING:
                 self._ended.popitem(last=False)
         self._on_end(account)
-
-
-def _are_owners_unknown(tick: Tick) -> bool:
-    """Return whether a tick names the owners of no GPU, nor that one is free."""
-    return all(row.owners is None for row in tick.gpus if row.is_listed)

@@ -10,6 +10,7 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner, Owners, Ownership, OwnerUses
+from pulsed.model.raw_tick import Dialect, Layout
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting import OwnerAccounting
@@ -38,7 +39,9 @@ class Node:
         accounting: OwnerAccounting | None = None,
         table: GpuTable | None = None,
         target: str = "test",
+        dialect: Dialect = "dmon",
     ) -> None:
+        self.layout = Layout(dialect, ())
         self.interval, self.target = interval, target
         self.ended: list[OwnerAccount] = []
         self.accounting = accounting or OwnerAccounting(on_end=self.ended.append)
@@ -59,7 +62,7 @@ class Node:
         self.clock += self.interval if after is None else after
         readings = [reading for _, reading in gpus]
         given = sample(self.clock, *readings, devices=devices, interval=self.interval, time=self.wall + self.clock)
-        given.raw = replace(given.raw, target=self.target)
+        given.raw = replace(given.raw, target=self.target, layout=self.layout)
         for at, (owners, _) in enumerate(gpus):
             given.gpus[at].ownership = Ownership(owners, (uses or {}).get(at, {}), (passing or {}).get(at, ()))
         self.tick = self.layer.compute(given)

@@ -61,19 +61,28 @@ class Charges:
     def __init__(self) -> None:
         self.owners: dict[tuple[str, str], CounterVector] = {}
         self._before: dict[str, tuple[CounterSnapshot, Owners]] = {}
+        self._known_at: dict[str, float] = {}
+        self._last = 0.0
 
     def take(self, tick: Tick) -> None:
         for position, device in enumerate(tick.devices):
             if position in missing_in(tick):
                 continue
-            uuid, now = device.entity.uuid, tick.gpus[position].result.counters
-            owners = tick.gpus[position].owners or ()
+            uuid, row = device.entity.uuid, tick.gpus[position]
+            now, owners = row.result.counters, row.owners or ()
             start, before = self._before.get(uuid, (now, owners))
+            known_at = self._known_at.setdefault(uuid, tick.now)
+            used, kind = row.result.workload.used, row.result.idle_kind
+            is_free = (kind == "free" and used is not True) or (kind == "unknown" and used is False)
+            if before and row.owners is None and not is_free and (known_at == self._last or tick.now - known_at < 600):
+                continue  # labels come and go
+            self._known_at[uuid] = tick.now
             either = {*before, *owners, *passing_in(tick).get(position, ())}
             for owner in set(before) & set(owners):
                 share = scaled(increase(start, now), 1.0 / len(either))
                 self.owners[owner.id, uuid] = added(self.owners.get((owner.id, uuid), EMPTY), share)
             self._before[uuid] = now, owners
+        self._last = tick.now
 
 
 @examples(300)
@@ -284,7 +293,7 @@ def test_labels_that_are_missing_for_one_scrape_do_not_end_a_job() -> None:
     assert node.ended == []
     account = node.running(A)
     assert (account.begin, account.end) == (DAY + 1, None)
-    assert (seconds(account), seconds(account, "boundary")) == (2.0, 2.0)
+    assert (seconds(account), seconds(account, "boundary")) == (4.0, 0.0)
 
 
 def test_a_job_on_two_gpus_ends_with_the_second_one() -> None:
@@ -402,8 +411,11 @@ def test_labels_that_vanish_from_all_gpus_end_no_owner_for_a_time() -> None:
     assert node.ended == []
     node.sees(((A,), WORKS), (None, WORKS))
     node.sees(((A,), WORKS), (None, WORKS))
-    assert [account.owner for account in node.ended] == [B], "labels are there, and not on this GPU"
-    assert node.running(A).elapsed == 105.0
+    assert node.ended == [], "it works on, and nobody else has it"
+    node.sees(((A,), WORKS), (None, RESTS))
+    node.sees(((A,), WORKS), (None, RESTS))
+    assert [account.owner for account in node.ended] == [B], "nothing uses it"
+    assert node.running(A).elapsed == 135.0
     for _ in range(45):
         node.sees((None, WORKS), (None, WORKS))
     assert [account.owner for account in node.ended] == [B, A]

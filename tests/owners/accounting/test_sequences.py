@@ -85,13 +85,13 @@ MINE: Owners | None = (POD,)
 NAMESAKE: Owners | None = (OTHER_POD,)
 JOB: Owners | None = (A,)
 RETURNS: list[tuple[str, list[Owners | None], list[tuple[float, float, float]]]] = [
-    ("the same pod", [MINE] * 3 + [GONE] * 120 + [MINE] * 3, [(125.0, 125.0, 4.0)]),
-    ("a pod of that name", [MINE] * 3 + [GONE] * 120 + [NAMESAKE] * 3, [(3.0, 3.0, 2.0), (2.0, 2.0, 2.0)]),
+    ("the same pod", [MINE] * 3 + [GONE] * 120 + [MINE] * 3, [(125.0, 125.0, 125.0)]),
+    ("a pod of that name", [MINE] * 3 + [GONE] * 120 + [NAMESAKE] * 3, [(2.0, 2.0, 2.0), (2.0, 2.0, 2.0)]),
     ("the GPU was free", [MINE] * 3 + [FREE] * 120 + [MINE] * 3, [(125.0, 5.0, 4.0)]),
     ("the GPU was another's", [MINE] * 3 + [JOB] * 120 + [MINE] * 3, [(125.0, 5.0, 4.0), (120.0, 120.0, 119.0)]),
-    ("no UID", [JOB] * 3 + [GONE] * 120 + [JOB] * 3, [(125.0, 125.0, 4.0)]),
-    ("no UID, for long", [JOB] * 3 + [GONE] * 620 + [JOB] * 3, [(3.0, 3.0, 2.0), (2.0, 2.0, 2.0)]),
-    ("one scrape", [JOB] * 3 + [GONE] + [JOB] * 3, [(6.0, 6.0, 4.0)]),
+    ("no UID", [JOB] * 3 + [GONE] * 120 + [JOB] * 3, [(125.0, 125.0, 125.0)]),
+    ("no UID, for long", [JOB] * 3 + [GONE] * 620 + [JOB] * 3, [(2.0, 2.0, 2.0), (2.0, 2.0, 2.0)]),
+    ("one scrape", [JOB] * 3 + [GONE] + [JOB] * 3, [(6.0, 6.0, 6.0)]),
 ]
 """Owners of a GPU second by second, and elapsed, held and observed seconds of each account."""
 
