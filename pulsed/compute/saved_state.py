@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pulsed.compute.health.check import HISTORY_SECONDS, MAX_REMEMBERED
 from pulsed.compute.health.gpu import GpuHealth
-from pulsed.compute.health.reachability import Resets, Restarts
+from pulsed.compute.health.reachability import ResetSign, Restarts
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.windows import CounterIncrease
 from pulsed.compute.health.xid_log import XidRecord
-from pulsed.durations import HOUR
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, State
 from pulsed.model.raw_tick import Epoch
@@ -47,9 +46,10 @@ class SavedGpuState:
         saved: when, in Unix seconds.
         now: the same moment by the GPU's clock.
         entity, model, pci_bus_id, fabric, serial, vbios_version: to name the GPU if it does not return.
-        increases: by rule and counter, for windows of an hour and more; shorter ones fill again soon.
+        increases: by rule and counter, with its last value: what it grows by during a restart is an event, too.
         held: by rule, the severity that is raised, and until when at least.
         states: by check that is raised: state, since, last event.
+        energy: whether its energy counter falls.
         driver, engine, exporter: parts of the epoch, as is `boot_id`.
         latched: by rule, the severity that is raised, and until when it is kept while its inputs are absent.
         history: by check, when it was raised.
@@ -66,7 +66,6 @@ class SavedGpuState:
     pci_bus_id: str
     boot_id: str
     driver_version: str
-    resets: Resets
     last_reset: float | None
     gauge: int | None
     last_xid: int | None
@@ -74,6 +73,7 @@ class SavedGpuState:
     increases: dict[str, dict[str, CounterIncrease]]
     held: dict[str, RaisedUntil]
     states: dict[str, tuple[State, float | None, float | None]]
+    energy: ResetSign = field(default_factory=ResetSign)
     other_xids: int = 0
     driver: str = ""
     engine: str = ""
@@ -125,7 +125,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         vbios_version=gpu.device.vbios_version,
         boot_id=epoch.boot,
         driver_version=gpu.restarts.driver_version,
-        resets=gpu.restarts.signs,
+        energy=gpu.restarts.energy,
         last_reset=gpu.last_reset,
         gauge=xids.gauge,
         last_xid=xids.last,
@@ -133,7 +133,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         increases={
             name: state.increases
             for name, (rule, state) in rules.items()
-            if isinstance(rule, Increase) and rule.window >= HOUR and state.increases
+            if isinstance(rule, Increase) and state.increases
         },
         held={
             name: (state.severity, state.until)  # type: ignore[misc]  # 1..4 by the condition
@@ -178,14 +178,14 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
     gpu.restarts = Restarts(
         Epoch(saved.boot_id, saved.driver, saved.engine, saved.exporter),
         saved.driver_version or gpu.restarts.driver_version,
-        saved.resets,
+        saved.energy,
     )
     gpu.last_reset, xids = saved.last_reset, gpu.inputs.xids
     xids.restore(saved.xids, saved.other_xids, saved.last_xid, saved.gauge)
     xids.totals = saved.xid_totals
     xids.begun = nextafter(saved.now, inf)
     for name, (rule, state) in _named(gpu).items():
-        if isinstance(rule, Increase) and rule.window >= HOUR and (saved_increase := saved.increases.get(name)):
+        if isinstance(rule, Increase) and (saved_increase := saved.increases.get(name)):
             state.increases = {
                 counter: replace(increase, seconds=rule.window, lifetime=rule.lifetime)
                 for counter, increase in saved_increase.items()

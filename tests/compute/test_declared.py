@@ -56,7 +56,7 @@ from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings, We
             {"FORGET_SECONDS": 30 * 86_400, "MAX_WAITING_EVENTS": 1000},
         ),
         ("health.reachability", {"LOST_SECONDS": 1, "LOST_POLLS": 2}),
-        ("health.reachability", {"RESET_SECONDS": 60, "ABSENT_SAMPLES": 2}),
+        ("health.reachability", {"ABSENT_SAMPLES": 2}),
         ("saved_state", {"VERSION": 2}),
         ("health.xid_log", {"BURST_GAP": 180, "REPEAT_WINDOW": 86_400}),
         ("health.xid_rule", {"CRITICAL_SECONDS": 86_400}),

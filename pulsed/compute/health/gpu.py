@@ -165,7 +165,7 @@ class GpuHealth:
         self.seconds.by_state["unknown" if is_interrupted else self.seconds.state] += max(now - last, 0.0)
         if is_measured:
             inputs.measured_at = now
-        inputs.gap_seconds = decision.elapsed - decision.covered
+        inputs.gap_seconds = now - previous if self._second is None else decision.elapsed - decision.covered
         if (extras is None) is not (inputs.extras is None):
             self._wake()
         inputs.extras = extras
@@ -184,13 +184,14 @@ class GpuHealth:
         activity = activity_of(reading)
         is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), decision.covered, now)
         inputs.values = reading + self._facts(freshness, reading, node, activity)
-        if is_measured and (moment := self.restarts.signs.update(reading, now)) is not None:
+        if is_measured and (moment := self.restarts.energy.update(reading.energy_joules_total, now)) is not None:
             self._reset(moment)
         self._update_xids(reading[_XID], delivered, answer)
         if extras is not None:
             inputs.nvlinks.update(extras, inputs.model, bool(reading[_MIG_MODE]))
-        for increase, state in self._increases:
-            increase.observe(state, inputs, now)
+        if is_measured:
+            for increase, state in self._increases:
+                increase.observe(state, inputs, now)
         if is_part_complete or decision.kind != "next":
             for check, duty, state in self._duties:
                 duty.observe(state, inputs, now)

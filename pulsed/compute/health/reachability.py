@@ -2,7 +2,8 @@
 
 A source that no longer lists a GPU is not evidence that the GPU is lost: exporters list only claimed GPUs, and a GPU
 may have been given to a virtual machine. This is the one place where epochs are compared. Where a source does not
-deliver its epoch signs replace it: another version of the driver, counters that fall, and a last XID that is absent.
+deliver its epoch signs replace it: another version of the driver, an energy counter that falls, and a last XID that is
+absent.
 """
 
 from __future__ import annotations
@@ -104,15 +105,6 @@ class Reachability:
         return LOST_POLLS in (self.polls_missed, self.polls_unlisted)
 
 
-_SIGNS = [
-    POSITION[name]
-    for name in ("energy_joules_total", "pcie_replays_total", "ecc_sbe_volatile_total", "ecc_dbe_volatile_total")
-]
-"""Counters that fall when the GPU is reset or the driver is reloaded. The first changes with every sample."""
-
-RESET_SECONDS = 60.0
-"""A counter that is read seldom, and repeated in between, must stay fallen for this time to indicate a reset."""
-
 ABSENT_SAMPLES = 2
 """Samples of a GPU that answers, without the last XID, that prove that the host engine has had none since its start.
 
@@ -124,49 +116,30 @@ _XID = POSITION["xid_last_code"]
 
 @dataclass(slots=True)
 class ResetSign:
-    """A counter that starts again with a reset. One that falls and returns was misread.
+    """The energy counter of a GPU, which starts again with a reset; one that falls and returns was misread.
+
+    Nothing else shows a reset: `nvidia-smi -p 0` clears the volatile ECC counters of a GPU that needs one.
 
     Attributes:
         highest: since the last reset; None while it was never there.
-        falls: number of samples in a row with a lower value.
-        since: time of the first of them.
+        since: time of the first sample with less; None while there is none.
     """
 
     highest: Value = None
-    falls: int = 0
-    since: float = 0.0
+    since: float | None = None
 
-    def update(self, value: float, now: float, seconds: float) -> float | None:
-        """Return the time of a reset, once the value was lower twice and for this number of seconds."""
+    def update(self, value: Value, now: float) -> float | None:
+        """Return the time of a reset, once a second measurement confirms it; None for none."""
+        if value is None:
+            return None
         if self.highest is None or value >= self.highest:
-            self.highest, self.falls = value, 0
+            self.highest, self.since = value, None
             return None
-        self.since = self.since if self.falls else now
-        self.falls += 1
-        if self.falls < 2 or now - self.since < seconds:
+        if self.since is None:
+            self.since = now
             return None
-        self.highest, self.falls = value, 0
-        return self.since
-
-
-@dataclass(slots=True)
-class Resets:
-    """The signs of one GPU, by counter."""
-
-    energy: ResetSign = field(default_factory=ResetSign)
-    replays: ResetSign = field(default_factory=ResetSign)
-    sbe: ResetSign = field(default_factory=ResetSign)
-    dbe: ResetSign = field(default_factory=ResetSign)
-
-    def update(self, reading: Reading, now: float) -> float | None:
-        """Return the time of the newest reset that a measurement shows, None for none; repeated ones do not count."""
-        moments: list[float] = []
-        for sign, position in zip((self.energy, self.replays, self.sbe, self.dbe), _SIGNS, strict=True):
-            value = reading[position]
-            seconds = 0.0 if sign is self.energy else RESET_SECONDS
-            if value is not None and (fell := sign.update(value, now, seconds)) is not None:
-                moments.append(fell)
-        return max(moments, default=None)
+        moment, self.highest, self.since = self.since, value, None
+        return moment
 
 
 class Restarted(NamedTuple):
@@ -190,18 +163,18 @@ class Restarts:
     Attributes:
         epoch: the newest known value of each part.
         driver_version: last known.
-        signs: counters that fall with a reset.
+        energy: whether its energy counter falls.
         absent: number of samples in a row with which the GPU answered without a last XID.
     """
 
     epoch: Epoch = UNKNOWN_EPOCH
     driver_version: str = ""
-    signs: Resets = field(default_factory=Resets)
+    energy: ResetSign = field(default_factory=ResetSign)
     absent: int = 0
 
     def change_source(self) -> None:
         """Take another source of the same GPU: it has its own engine and exporter, and may be some time behind."""
-        self.epoch, self.signs, self.absent = self.epoch._replace(engine="", exporter=""), Resets(), 0
+        self.epoch, self.energy, self.absent = self.epoch._replace(engine="", exporter=""), ResetSign(), 0
 
     def update_epoch(self, epoch: Epoch, previous: float, now: float, time: float) -> Restarted:
         """Return what another epoch shows.
@@ -216,7 +189,7 @@ class Restarts:
         self.epoch = Epoch._make(new or old for new, old in zip(epoch, before, strict=True))
         is_booted, is_loaded = is_another(epoch.boot, before.boot), is_another(epoch.driver, before.driver)
         if is_booted or is_loaded:
-            self.signs = Resets()  # its counters begin again
+            self.energy = ResetSign()  # its counters begin again
         if is_booted:
             booted = now - (time - epoch.booted) if epoch.booted else now
             return Restarted(min(max(booted, previous), now), engine=True, exporter=True)
@@ -228,7 +201,7 @@ class Restarts:
         is_new = is_another(version, self.driver_version)
         self.driver_version = version or self.driver_version
         if is_new:
-            self.signs = Resets()
+            self.energy = ResetSign()
         return is_new
 
     def has_no_xid(self, gauge: int | None) -> bool:

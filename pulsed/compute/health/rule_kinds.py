@@ -123,8 +123,9 @@ class Increase(Rule):
     def resolve(self, state: RuleState, moment: float) -> None:
         """Drop increases before a reset of the GPU."""
         Rule.resolve(self, state, moment)
-        if self.lasts and self.ends_with_reset:
-            for increase in state.increases.values():
+        for increase in state.increases.values():
+            increase.restart()
+            if self.lasts and self.ends_with_reset:
                 increase.drop_before(moment)
 
     def _condition(self) -> str:

@@ -146,13 +146,15 @@ _PARTS = 60
 class CounterIncrease:
     """Increase of one counter of one GPU.
 
-    A counter that falls was reset, and counts from there; one that returns to its former value was misread.
+    A counter that falls was reset if the next value is lower than before, too, and counts from there; one that returns
+    was misread.
 
     Attributes:
         seconds: length of the window.
         lifetime: the counter never falls: only values above its peak are an increase.
         last: the newest value; None before the first.
-        peak: the highest value.
+        peak: the highest value, of a counter that never falls; None before the first.
+        before: the value before a fall that the next one has to confirm; otherwise None.
         parts: time and amount of each increase within the window; mostly empty.
         settled: whether two values were seen.
         grown: time of the last increase; None for never.
@@ -161,7 +163,8 @@ class CounterIncrease:
     seconds: float
     lifetime: bool
     last: float | None = None
-    peak: float = -inf
+    peak: float | None = None
+    before: float | None = None
     parts: tuple[tuple[float, float], ...] = ()
     settled: bool = False
     grown: float | None = None
@@ -175,15 +178,13 @@ class CounterIncrease:
             gap: seconds without a sample before this one. An increase in a gap that is longer than the window counts
                 with the share of the window, as if it had been steady.
         """
-        if value == self.last and self.settled and not self.parts:
+        if value == self.last and self.settled and not self.parts and self.before is None:
             return 0.0
         self.parts = tuple([part for part in self.parts if not has_passed(self.seconds, part[0], now)])
-        last, self.last = self.last, value
-        peak, self.peak = self.peak, max(self.peak, value)
-        if last is None:
+        is_first, increase = self.last is None, self._grow(value)
+        if is_first:
             return 0.0
         self.settled = True
-        increase = max(value - (peak if self.lifetime or value >= peak else last), 0.0)
         increase *= self.seconds / max(gap, self.seconds)
         if increase:
             self.grown, parts = now, self.parts
@@ -193,6 +194,26 @@ class CounterIncrease:
             else:
                 self.parts = (*parts, (now, increase))
         return increase
+
+    def _grow(self, value: float) -> float:
+        """Take the next value; return how much it is more than the last one that counts."""
+        last, self.last = self.last, value
+        if self.lifetime:
+            peak = value if self.peak is None else self.peak
+            self.peak = max(peak, value)
+            return max(value - peak, 0.0)
+        before, self.before = self.before, None
+        if last is None:
+            return 0.0
+        if before is not None and value >= before:  # it was misread in between
+            return value - before
+        if value < last and before is None:
+            self.before = last
+        return max(value - last, 0.0)
+
+    def restart(self) -> None:
+        """Count from the newest value on, after a reset of the GPU."""
+        self.before = None
 
     @property
     def total(self) -> float:

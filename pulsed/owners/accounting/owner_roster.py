@@ -18,8 +18,8 @@ ABSENT_TICKS = 2
 """Consecutive ticks without an owner after which it has ended: a page may lose its labels for one scrape."""
 
 UNKNOWN_SECONDS = 600.0
-"""An owner ends after this time in which no owner of its GPU is named, although its memory is in use: labels that vanish
-for a shorter time are an error of their source."""
+"""An owner ends after this time in which no owner of its GPU is named, although its memory is in use: labels that
+vanish for a shorter time are an error of their source."""
 
 OWNERS_PER_GPU = 8
 MORE_OWNERS = 64

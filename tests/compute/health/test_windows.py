@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.reachability import RESET_SECONDS, Resets, ResetSign
+from pulsed.compute.health.reachability import ResetSign
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.rule_kinds import Increase, step
 from pulsed.compute.health.windows import CounterIncrease
 from pulsed.model.raw_tick import Epoch
-from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import Sim, give
 from tests.compute.streams import DAY
 
@@ -152,48 +151,75 @@ def test_each_step_of_a_counter_is_an_event(growth: float, events: int) -> None:
     assert health.check("ecc_uncorrectable").state == ("crit" if growth >= 1.0 else "ok")
 
 
-def test_the_second_lower_energy_is_a_reset_at_the_time_of_the_first() -> None:
+def resets(*energies: float | None) -> list[float | None]:
     sign = ResetSign()
-    found = [sign.update(energy, now, 0.0) for now, energy in enumerate([50.0, 60.0, 5.0, 6.0, 7.0, 6.0, 8.0])]
-    assert found == [None, None, None, 2.0, None, None, None]
+    return [sign.update(energy, float(now)) for now, energy in enumerate(energies)]
+
+
+def test_the_second_lower_energy_is_a_reset_at_the_time_of_the_first() -> None:
+    assert resets(50.0, 60.0, 5.0, 6.0, 7.0, 6.0, 8.0) == [None, None, None, 2.0, None, None, None]
+    assert resets(50.0, 5.0, None, 6.0) == [None, None, None, 1.0]
 
 
 def test_energy_that_returns_was_misread() -> None:
-    sign = ResetSign()
-    found = [sign.update(energy, now, 0.0) for now, energy in enumerate([50.0, 5.0, 50.0, 5.0, 60.0, 5.0, 5.0])]
-    assert found == [None, None, None, None, None, None, 5.0]
+    assert resets(50.0, 5.0, 50.0, 5.0, 60.0, 5.0, 5.0) == [None, None, None, None, None, None, 5.0]
 
 
-def test_other_counters_must_stay_lower_for_a_minute() -> None:
-    resets = Resets()
-
-    def follow(replays: float | None, now: float) -> float | None:
-        return resets.update(Reading(pcie_replays_total=replays), now)
-
-    assert follow(9.0, 0.0) is None
-    assert follow(2.0, 1.0) is None
-    assert follow(None, 30.0) is None
-    assert follow(2.0, RESET_SECONDS + 0.9) is None
-    assert follow(2.0, RESET_SECONDS + 1.0) == 1.0
-    assert follow(3.0, 70.0) is None
-    assert follow(1.0, 80.0) is None
-    assert follow(3.0, 90.0) is None  # misread
-    assert follow(1.0, 150.0) is None
-
-
-def test_each_counter_is_compared_with_itself() -> None:
-    resets = Resets()
-    both = Reading(ecc_sbe_volatile_total=8.0, ecc_dbe_volatile_total=1.0)
-    assert resets.update(both, 0.0) is None
-    lower = both._replace(ecc_dbe_volatile_total=0.0)
-    assert [resets.update(lower, now) for now in (10.0, 69.0, 70.0)] == [None, None, 10.0]
+@pytest.mark.parametrize(
+    ("values", "increases"),
+    [
+        ([5, 0, 0, 5], [0, 0, 0, 5]),
+        ([5, 0, 5], [0, 0, 0]),
+        ([5, 0, 7], [0, 0, 2]),
+        ([5, 0, 3, 5], [0, 0, 3, 2]),
+        ([5, 3, 1, 4], [0, 0, 0, 3]),
+        ([1, 0, 0, 1], [0, 0, 0, 1]),
+    ],
+)
+def test_a_counter_that_falls_was_reset_if_the_next_value_is_lower_too(
+    values: list[float], increases: list[float]
+) -> None:
+    window = CounterIncrease(60.0, lifetime=False)
+    assert [window.update(value, float(now)) for now, value in enumerate(values)] == increases
 
 
-def test_of_two_resets_in_one_sample_the_newest_counts() -> None:
-    resets = Resets()
-    for replays, sbe, now in ((9.0, 9.0, 0.0), (9.0, 0.0, 10.0), (0.0, 0.0, 20.0)):
-        assert resets.update(Reading(pcie_replays_total=replays, ecc_sbe_volatile_total=sbe), now) is None
-    assert resets.update(Reading(pcie_replays_total=0.0, ecc_sbe_volatile_total=0.0), 500.0) == 20.0
+def test_a_lifetime_counter_grows_above_its_peak_only() -> None:
+    window = CounterIncrease(60.0, lifetime=True)
+    assert [window.update(value, float(now)) for now, value in enumerate([5.0, 0.0, 0.0, 5.0, 6.0])] == [0, 0, 0, 0, 1]
+
+
+def test_cleared_ecc_counters_are_no_reset() -> None:
+    """`nvidia-smi -p 0` clears them on a GPU that still needs its reset."""
+    sim = Sim()
+    energy = iter(range(1000, 9000))
+    sim.health(ecc_dbe_volatile_total=0.0, ecc_sbe_volatile_total=40.0, xid_last_code=0.0, energy_joules_total=999.0)
+    for dbe, sbe in ((1.0, 40.0), (1.0, 40.0), *[(0.0, 0.0)] * 100):
+        health = sim.health(
+            ecc_dbe_volatile_total=dbe,
+            ecc_sbe_volatile_total=sbe,
+            xid_last_code=48.0,
+            energy_joules_total=float(next(energy)),
+        )
+    assert (health.state, health.check("xid_critical").state, health.last_reset) == ("crit", "crit", None)
+
+
+@pytest.mark.parametrize(("down", "state"), [(0.0, "warn"), (3 * 86_400.0, "ok")])
+def test_what_a_counter_grew_by_while_pulsed_was_stopped_is_shared_out(down: float, state: str) -> None:
+    sim = Sim()
+    for _ in range(3):
+        sim.health(ecc_sbe_aggregate_total=0.0, ecc_sbe_volatile_total=0.0)
+    sim.restart(down=down)
+    for _ in range(3):
+        health = sim.health(ecc_sbe_aggregate_total=150.0, ecc_sbe_volatile_total=150.0)
+    assert health.check("ecc_correctable_rate").state == state
+
+
+def test_a_failed_link_recovery_during_a_restart_of_pulsed_is_critical() -> None:
+    sim = Sim()
+    for _ in range(3):
+        sim.health(nvlink_link_recoveries_failed_total=1.0)
+    sim.restart(down=30.0)
+    assert sim.check("nvlink_errors", nvlink_link_recoveries_failed_total=2.0).state == "crit"
 
 
 def test_the_time_of_the_last_reset_is_that_of_its_first_sign_and_survives_a_restart_of_pulsed() -> None:

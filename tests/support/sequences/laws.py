@@ -270,36 +270,47 @@ def _latched_until_resolved(sequence: Sequence[Step], done: Replay) -> Iterator[
 
 
 def _owners_and_nobody_add_up(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
-    """Of an increase, those who have the GPU at both ends get equal shares of all who have it at one of them.
+    """Of an increase, those who have the GPU at both ends get equal shares of all who have it at one of them, less what
+    may be of an owner before, which is in their upper bound.
 
-    Owners of a target that was silent for long have ended with its last tick.
+    Owners whose labels are missing may have the GPU, and owners of a target that was silent for long have ended with
+    its last tick.
     """
     if len({target for ticks in done.ticks for target in ticks}) != 1:
         return
+    least, most = _both_ends(done, skip_unnamed=False), _both_ends(done, skip_unnamed=True)
+    counted: dict[GpuKey, CounterVector] = {}
+    bounds: dict[GpuKey, CounterVector] = {}
+    for account in [*done.ended, *done.running]:
+        for key, on_gpu in account.gpus.items():
+            counted[key] = added(counted.get(key, EMPTY), on_gpu.estimate)
+            bounds[key] = added(bounds.get(key, EMPTY), on_gpu.upper)
+    for key in most.keys() | counted.keys():
+        rows = (each.get(key, EMPTY) for each in (least, counted, most, bounds))
+        for name, low, got, high, bound in zip(COUNTER_POSITION, *rows, strict=True):
+            slack = TOLERANCE * max(1.0, high or 0.0)
+            if (got or 0.0) > (high or 0.0) + slack or (low or 0.0) > (bound or 0.0) + slack:
+                yield len(done.ticks), f"{name} of {key}: owners have {got}, at most {bound}, not {low} to {high}"
+
+
+def _both_ends(done: Replay, *, skip_unnamed: bool) -> dict[GpuKey, CounterVector]:
+    """Return by GPU the increases between two samples, as far as the same owners have it at both ends."""
     expected: dict[GpuKey, CounterVector] = {}
     last: dict[GpuKey, tuple[CounterSnapshot, frozenset[Owner]]] = {}
     for ticks in done.ticks:
         for tick in ticks.values():
-            for position, (device, result) in enumerate(zip(tick.devices, results_of(tick), strict=True)):
-                key = device.entity.key
-                if position in missing_in(tick):
+            for row in tick.gpus:
+                key = row.device.entity.key
+                if not row.is_listed or (skip_unnamed and row.owners is None):
                     continue
-                now, owners = result.counters, frozenset(tick.gpus[position].owners or ())
+                now, owners = row.result.counters, frozenset(row.owners or ())
                 if key in last and last[key][0].created == now.created and (either := owners | last[key][1]):
                     share = len(owners & last[key][1]) / len(either)
                     if share:
                         gained = scaled(increase(last[key][0], now), share)
                         expected[key] = added(expected.get(key, EMPTY), gained)
                 last[key] = (now, owners)
-    charged: dict[GpuKey, CounterVector] = {}
-    for account in [*done.ended, *done.running]:
-        for key, on_gpu in account.gpus.items():
-            charged[key] = added(charged.get(key, EMPTY), on_gpu.estimate)
-    for key in expected.keys() | charged.keys():
-        pairs = zip(COUNTER_POSITION, expected.get(key, EMPTY), charged.get(key, EMPTY), strict=False)
-        for name, wanted, got in pairs:
-            if abs((wanted or 0.0) - (got or 0.0)) > TOLERANCE * max(1.0, wanted or 0.0):
-                yield len(done.ticks), f"{name} of {key}: owners have {got}, not {wanted}"
+    return expected
 
 
 def _owners_end_with_a_source(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
