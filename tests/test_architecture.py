@@ -54,19 +54,18 @@ MAY_IMPORT = {
     ),
     "server.settings": "config.settings config.values",
     "server": "errors regular_file daemon_thread config.settings config.values config present server.settings",
-    "apps.adapter.settings": "errors config.settings config.values kubernetes present server.settings",
     "config.configuration": (
         "errors regular_file config.settings config.values log kubernetes model config reader owners "
-        "host compute present server.settings apps.adapter.settings"
+        "host compute present server.settings"
     ),
     "collector": (
         "errors background_tasks kubernetes model reader owners.attribution translate compute config.configuration"
     ),
     "cli": "errors printable durations log translate.fields config.configuration",
     "apps": (
-        "errors json_text printable regular_file background_tasks die_with_parent heap http kubernetes "
+        "errors json_text printable regular_file die_with_parent http kubernetes "
         "model translate.fields reader owners.attribution compute present.terminal present server "
-        "apps.adapter.settings config.configuration collector cli"
+        "config.configuration collector cli"
     ),
     "daemon": (
         "durations errors heap json_text regular_file background_tasks daemon_thread log http kubernetes "

@@ -48,10 +48,6 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "serve": Command("run the daemon", options.SERVE, "daemon.serve:run"),
-    "adapter": Command(
-        "serve the metrics APIs of Kubernetes from the daemons of a cluster", options.ADAPTER, "apps.adapter.run:run",
-        "Answers custom.metrics.k8s.io and external.metrics.k8s.io, for HorizontalPodAutoscalers.",
-    ),
     "snapshot": Command("print one tick and exit", options.SNAPSHOT, "apps.ticks:run_snapshot"),
     "export": Command("print every tick as CSV until the source ends", options.EXPORT, "apps.ticks:run_export"),
     "record": Command(

@@ -17,6 +17,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from pulsed.config.removed import REMOVED
 from pulsed.config.settings import NOT_ALLOWED, Key, Kind, Problem, Settings, Style, all_keys, keys_of
 from pulsed.config.yaml import BadYaml, LocatedValue, YamlText
 from pulsed.errors import ConfigError, did_you_mean
@@ -138,7 +139,7 @@ class Schema(Generic[_S]):
                 yield from self._sections(inner, document.value[name], (*path, name), on_this_machine)
         unknown = [name for name in document.value if name not in keys]
         for name in unknown:
-            yield _line(document, (name,), f"unknown key; {self._hint((*path, name))}", _dotted((*path, name)))
+            yield _line(document, (name,), self._unknown((*path, name)), _dotted((*path, name)))
         with contextlib.suppress(_UnreadError):
             if not unknown:  # a misspelt key is not missing
                 yield from _together(settings.problems(), document, path)
@@ -172,6 +173,10 @@ class Schema(Generic[_S]):
             path.append(next((name for name, key in keys.items() if key.attribute == part), part))
             section = keys[str(path[-1])].section if keys else None
         return tuple(path)
+
+    def _unknown(self, path: KeyPath) -> str:
+        removed = REMOVED.get(_dotted(path))
+        return f"was removed; {removed}" if removed else f"unknown key; {self._hint(path)}"
 
     def _hint(self, path: KeyPath) -> str:
         name, section = _dotted(path), _dotted(path[:-1])

@@ -119,7 +119,7 @@ class AccountsFeature(Feature):
             self.workloads,
             (lambda since: ()) if files is None else files.lines,
         )
-        yield owner_router(self._store, accounts, lambda: self._config.publish.scale_target)
+        yield owner_router(self._store, accounts)
 
     async def run(self) -> None:
         """Write accounts as they end, and end owners that were on no tick for long."""
@@ -215,7 +215,7 @@ class FindingsFeature(Feature):
     def apply(self, config: Config) -> None:
         """Publish the families of owners by a configuration."""
         publish = config.publish
-        self._families.configure(publish.max_owners, config.page_settings().catalog.owners, publish.scale_target)
+        self._families.configure(publish.max_owners, config.page_settings().catalog.owners)
 
     def take_tick(self, tick: ComputedTick) -> None:
         """Log and announce the findings that begin or end with a tick."""

@@ -19,9 +19,6 @@ from pulsed.owners.accounting import OwnedGpu, OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total, value
 
-SCALE_TARGET = 0.6
-"""Real utilization above which a workload needs more replicas; below half of it, fewer."""
-
 GroupName = Literal["pod", "workload", "job", "user"]
 GroupLabels = tuple[tuple[str, str], ...]
 
@@ -178,17 +175,6 @@ class GroupSums:
     def whole_real_utilization(self) -> Value:
         """Sum over all GPUs; None if it is unknown of any: a sum without it would be too low."""
         return self.real_utilization if self.known_shares >= self.shares - 1e-9 else None
-
-    def scale_hint(self, target: float) -> int | None:
-        """Return whether more replicas are needed (1), fewer (-1), or neither (0); None if that is unknown.
-
-        Between half of the target (a real utilization, 0..1) and itself nothing changes, so that a change of replicas
-        does not lead to the opposite change.
-        """
-        if (whole := self.whole_real_utilization) is None:
-            return None
-        mean = whole / self.shares
-        return int(mean > target) - int(mean < target / 2)
 
 
 def sums_of(accounts: Iterable[OwnerAccount], owned: Owned, totals: AccountTotals | None = None) -> GroupSums:

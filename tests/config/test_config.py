@@ -101,7 +101,6 @@ BAD = {
         ":4: source.exporter.kubernetes.namespace: unknown key; did you mean source.exporter.kubernetes.namespaces?",
         f":5: source.exporter.kubernetes.namespaces[1]: '../secrets' is not a namespace; {NAMESPACES}",
         f":5: source.exporter.kubernetes.namespaces[2]: 'GPU' is not a namespace; {NAMESPACES}",
-        f":6: adapter.namespaces: a list has all in addition to other namespaces; {NAMESPACES}",
     ],
     "not-a-mapping": [":1: the file must hold keys with values, as in 'listen: :9401'"],
     "not-utf-8": [": cannot be read: it is not UTF-8; name a YAML file"],
@@ -117,6 +116,9 @@ BAD = {
         ":3: compute.real_utilization.preset: is custom, which needs weights; set compute.real_utilization.weights"
     ],
     "preset-unknown": [":3: compute.real_utilization.preset: 'aii' is not allowed; allowed: ai, hpc, mem, custom"],
+    "removed": [
+        ":1: adapter: was removed; scale with KEDA or prometheus-adapter: helm/pulsed/README.md#autoscaling",
+    ],
     "replay-speed-negative": [":3: source.replay.speed: -1 is not allowed; allowed: a number, 0 or more"],
     "replay-start-garbage": [
         ":3: source.replay.start: 'yesterday' is not a time; allowed: Unix seconds, "
@@ -469,7 +471,10 @@ def test_set_without_a_key(override: str) -> None:
 
 def test_unknown_environment_variable_names_the_nearest() -> None:
     environment = {"PULSED_SOURCE__EXPORTER__TARGET": SECRET, "PULSED_LOG_LEVEL": "debug", "PULSED_QUUX": "9401"}
+    environment["PULSED_ADAPTER__INTERVAL"] = "5s"
     assert problems(environment=environment) == [
+        "environment variable PULSED_ADAPTER__INTERVAL: adapter.interval was removed; "
+        "scale with KEDA or prometheus-adapter: helm/pulsed/README.md#autoscaling",
         "environment variable PULSED_LOG_LEVEL: no key has this name; did you mean PULSED_LOG__LEVEL?",
         "environment variable PULSED_QUUX: no key has this name; see docs/configuration.md",
         "environment variable PULSED_SOURCE__EXPORTER__TARGET: no key has this name; "

@@ -103,18 +103,15 @@ def cluster(tmp_path: Path) -> Iterator[WorkloadCluster]:
 
 def test_a_workload_is_weighed_by_gpus_over_its_nodes(cluster: WorkloadCluster) -> None:
     labels = '{namespace="ml",workload="web",workload_kind="Deployment"}'
-    ratio, hint = f"workload:pulsed_real_utilization_ratio:mean{labels}", f"workload:pulsed_scale_hint:raw{labels}"
+    ratio = f"workload:pulsed_real_utilization_ratio:mean{labels}"
     cluster.waits_for(f"workload:pulsed_pods:sum{labels}", 4)
     cluster.waits_for(ratio, 0.9)
-    cluster.waits_for(hint, 1)
     cluster.set(node_a=0.4, node_b=0.0)
     cluster.waits_for(ratio, 0.3)  # 3 GPUs at 0.4 and one at 0; the mean of the nodes would be 0.2
-    cluster.waits_for(hint, 0)
     cluster.set(node_a=0.0)
     cluster.waits_for(ratio, 0)
-    cluster.waits_for(hint, -1)
     (row,) = cluster.daemons["node-a"].get("/workloads").json()["workloads"]
-    assert (row["workload"], row["gpus"], row["pods"], row["scale_hint"]) == ("web", 3, 3, -1)
+    assert (row["workload"], row["gpus"], row["pods"]) == ("web", 3, 3)
     cluster.set(node_b=0.6)
     cluster.pages["node-a"].status = 500
     cluster.waits_for(f"workload:pulsed_gpus:sum{labels}", 1)  # stale is absent, and not 0
