@@ -54,10 +54,6 @@ class GpuNotForgettable(PulsedError):
     """A GPU cannot be forgotten: it is present, or its name is that of several."""
 
 
-class NumberUnknown(PulsedError):
-    """A number to scale on cannot be determined from current values."""
-
-
 class NothingRead(PulsedError):
     """No source delivered a tick."""
 
