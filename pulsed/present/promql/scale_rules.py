@@ -1,7 +1,7 @@
 """Recording rules for autoscalers: a workload's replicas, bounds of its mean, and the number to scale on.
 
 Pods without a value count as idle in the lower bound and as fully used in the upper one, so that silence alone changes
-no replicas. Replicas are those of kube-state-metrics. Pods are counted, not GPUs, so that names of resources do not
+no replicas. Replicas come from kube-state-metrics. The rules count pods, not GPUs, so that names of resources do not
 matter.
 """
 
@@ -62,7 +62,7 @@ def _of_quantity(quantity: str, target: str) -> Iterator[Recording]:
     yield Recording(
         mean,
         f"avg by ({_POD}) ({values})\nand count by ({_POD}) ({values}) == count by ({_POD}) ({owners})",
-        comment="Of pods of which every GPU has a value.",
+        comment="Of pods whose GPUs all have values.",
     )
     pods, running = f'{mean}{{workload!=""}}', f"({_REPLICAS} > 0)"
     known = f"clamp_max(count by ({_WORKLOAD}) ({pods}) / {running}, 1)"

@@ -133,33 +133,6 @@ def test_a_fleet_reads_all_nodes_in_shards(tmp_path: Path) -> None:
     assert configured(render(SINGLE["fleet of a list"]), tmp_path).source.exporter.discovery == "http"
 
 
-def test_a_driver_comes_from_the_container_toolkit(tmp_path: Path) -> None:
-    manifests = render(SOURCES["driver"])
-    pod = pod_template(manifests)["spec"]
-    assert pod["runtimeClassName"] == "nvidia"
-    assert "nvidia.com/gpu" not in json.dumps(pod["containers"]), "a request would keep a GPU from jobs"
-    given = environment_of(manifests, HOST)
-    assert (given["NVIDIA_VISIBLE_DEVICES"], given["NVIDIA_DRIVER_CAPABILITIES"]) == ("all", "utility")
-    assert not {name for name in given if name.startswith("PULSED_SOURCE")}
-    seen = configured(manifests, tmp_path)
-    assert seen.source.exporter.discovery == "static"
-    assert not any("Role" in manifest["kind"] for manifest in manifests)
-
-    other = pod_template(render(SINGLE["driver of the default runtime"]))["spec"]
-    assert "runtimeClassName" not in other
-    assert environment_of(render(SINGLE["driver of the default runtime"]), HOST)["NVIDIA_VISIBLE_DEVICES"] == "0,1"
-    own = pod_template(render({**SOURCES["driver"], "runtimeClassName": "gvisor"}))["spec"]
-    assert own["runtimeClassName"] == "gvisor"
-    for name in ("exporter in a pod", "demo"):
-        spec = pod_template(render(SOURCES[name]))["spec"]
-        assert "runtimeClassName" not in spec
-        assert "NVIDIA_VISIBLE_DEVICES" not in environment_of(render(SOURCES[name]), HOST)
-
-
-def test_the_process_namespace_of_the_node_is_shared_on_request() -> None:
-    assert pod_template(render(SINGLE["processes of the node"]))["spec"]["hostPID"] is True
-
-
 def test_the_judges_see_what_is_wrong() -> None:
     manifests = render(MONITORS["ServiceMonitor"])
     pod_template(manifests)["spec"]["hostNetwrk"] = True
@@ -533,41 +506,7 @@ def test_further_containers_variables_and_dns() -> None:
     assert pod["dnsConfig"] == values["dnsConfig"]
 
 
-def test_a_broken_source_stays_visible() -> None:
-    """A node whose source is down must not leave the Service: its `pulsed_source_up 0` is the signal."""
-    manifests = render({})
-    assert container(manifests)["readinessProbe"]["httpGet"]["path"] == "/-/healthy"
-    service = only(manifests, "Service")["spec"]
-    assert service["publishNotReadyAddresses"] is True
-    assert service["clusterIP"] == "None"
-
-
-@pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor"])
-def test_the_monitors_keep_the_labels_of_the_gpu_s_user(kind: str) -> None:
-    manifests = render(MONITORS[kind])
-    spec = only(manifests, kind)["spec"]
-    (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
-    assert endpoint["honorLabels"] is True
-    assert endpoint["relabelings"] == [
-        {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"},
-        {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
-        {"action": "labeldrop", "regex": "namespace|pod|container|service|endpoint"},
-    ]
-    labels = pod_template(manifests)["metadata"]["labels"].items()
-    assert spec["selector"]["matchLabels"].items() <= labels
-    assert endpoint["port"] in [port["name"] for port in container(manifests)["ports"]]
-
-
-def test_the_web_configuration_reaches_probes_and_monitors() -> None:
-    tls = render({**WEB["TLS"], **MONITORS["ServiceMonitor"]})
-    assert container(tls)["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
-    assert only(tls, "ServiceMonitor")["spec"]["endpoints"][0]["scheme"] == "https"
-    users = render({**WEB["users"], **MONITORS["PodMonitor"]})
-    assert container(users)["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
-    assert only(users, "PodMonitor")["spec"]["podMetricsEndpoints"][0]["scheme"] == "http"
-    certificates = container(render(WEB["client certificates"]))
-    assert certificates["livenessProbe"]["tcpSocket"] == {"port": "http"}
-    assert {"name": "web", "mountPath": "/etc/pulsed-web", "readOnly": True} in certificates["volumeMounts"]
+def test_probes_can_need_a_password() -> None:
     own = render({**WEB["users"], "config": {"web": {"open_probes": False, "keep_alive": "1m"}}})
     assert yaml.safe_load(config(own))["web"] == {"open_probes": False, "keep_alive": "1m"}
 
@@ -607,26 +546,12 @@ def test_the_network_policy_lets_the_source_through(values: Values, ports: list[
     assert not [rule for rule in spec["ingress"] if "from" in rule], "Prometheus may be anywhere"
 
 
-def test_the_network_policy_can_be_left_out() -> None:
-    assert not [each for each in render(SINGLE["no network policy"]) if each["kind"] == "NetworkPolicy"]
-
-
 def test_the_network_policy_admits_the_pod_of_helm_test() -> None:
     peer = {"namespaceSelector": {"matchLabels": {"a": "b"}}}
     manifests = render({"networkPolicy": {"from": [peer]}})
     ((first, second),) = [rule["from"] for rule in only(manifests, "NetworkPolicy")["spec"]["ingress"]]
     labels = only(manifests, "Pod")["metadata"]["labels"].items()
     assert (first, second["podSelector"]["matchLabels"].items() <= labels) == (peer, True)
-
-
-def test_the_pod_of_helm_test_is_deleted_and_prefers_the_nodes_of_the_daemons() -> None:
-    manifests = render({})
-    pod = only(manifests, "Pod")
-    deleted = pod["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
-    assert set(deleted) == {"before-hook-creation", "hook-succeeded", "hook-failed"}
-    (term,) = pod["spec"]["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-    labels = pod_template(manifests)["metadata"]["labels"].items()
-    assert term["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels
 
 
 @pytest.mark.parametrize(
