@@ -11,7 +11,7 @@
 #   make kubernetes          kube-apiserver and etcd for the tests that use them, built once for this user (5 to 10 min)
 #   make hardware            known kernels on this node's GPU (4 min): classes and readings against what they must be;
 #                            POWER_LIMIT=60, as root, also with the power limit at 60 %
-#   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 csv dmon"
+#   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 dmon record"
 #   make invariants COMMIT=...   what a change must not change: pages, documents, CSV, messages of both, byte for byte
 #   make mutants             100 changes of compute, translate and host that the unit tests must notice
 #   make trace               each function that a warm page of an exporter, and a row of dmon, run through to /metrics

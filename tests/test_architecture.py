@@ -35,8 +35,8 @@ MAY_IMPORT = {
     "translate.units": "",
     "translate.fields": "model translate.units",
     "reader": (
-        "errors regular_file background_tasks daemon_thread die_with_parent durations config.settings config.values "
-        "http kubernetes model config translate.fields"
+        "errors regular_file background_tasks daemon_thread die_with_parent config.settings config.values "
+        "http kubernetes model translate.fields"
     ),
     "owners": "durations config.settings config.values kubernetes",
     "owners.attribution": "errors regular_file background_tasks daemon_thread kubernetes model",

@@ -13,7 +13,7 @@ from textwrap import fill, wrap
 
 from pulsed.compute.peaks import PRACTICAL_PEAKS
 from pulsed.config.configuration import Config
-from pulsed.config.settings import Key, Settings, all_keys, keys_of
+from pulsed.config.settings import Entry, Key, Settings, all_keys, keys_of
 from tests.support import rule_files
 from tools.hardware.table import page as known_kernels
 from tools.health_docs import health
@@ -169,6 +169,8 @@ def _comment(field: Key, indent: str) -> str:
 def _written(field: Key, value: object) -> str:
     """Return a value as YAML, in the notation of its kind."""
     notation = field.kind
+    if isinstance(value, Entry):
+        return _written(field, value.written)
     if isinstance(value, tuple):
         written = [json.dumps(item) if "," in str(item) else _written(field, item) for item in value]
         return written[0] if len(written) == 1 else f"[{', '.join(written)}]"

@@ -201,7 +201,7 @@ def _own() -> Iterator[str]:
 
 
 def _of_features(store: TargetStore) -> Iterator[Metric]:
-    yield from discovery_families([DiscoveryList("file", "targets.json", True, 0.0)])
+    yield from discovery_families([DiscoveryList("kubernetes", "/api/v1/pods", True, 0.0)])
     yield from attribution_families([SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})])
     yield from node_families(store)
     yield from cpu_families("node", [CpuReading("", "0", 0.0, 0.0, 0.0, 0.0, 0.0)])

@@ -15,6 +15,7 @@ from typing import Annotated
 from pulsed.apps.adapter.settings import AdapterSettings
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
+from pulsed.config.removed import replacement
 from pulsed.config.schema import Schema, files_with_secrets, shown_settings, without_effect
 from pulsed.config.settings import Kind, Problem, Settings, setting
 from pulsed.config.values import Count, FileName, HttpPath, Switch, Text
@@ -200,6 +201,8 @@ def _environment(environment: Mapping[str, str], problems: list[str]) -> Iterato
             # A secret comes as it is: a Kubernetes Secret is not YAML.
             value = LocatedValue(text, origin) if secret else _value(text, origin, key, problems)
             yield from _layer(key, value)
+        elif instead := replacement(key):
+            problems.append(f"{origin}: {key} was removed; {instead}")
         elif not _is_service_link(name, text):
             near = nearest(key, list(_SCHEMA.keys))
             hint = f"did you mean {PREFIX}{near.upper().replace('.', '__')}?" if near else "see docs/configuration.md"
