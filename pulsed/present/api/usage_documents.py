@@ -39,7 +39,7 @@ class ComparisonShape(DocumentModel):
     first: str
     second: str
     rows: list[list[str]] = Field(description="the table; the first row is the head")
-    notes: list[str] = Field(description="what differs beyond noise, and what is not evaluated")
+    notes: list[str] = Field(description="what differs by more than its spread, and what cannot be judged")
 
 
 class NewestAccountShape(AccountShape):
