@@ -17,9 +17,9 @@ from pulsed.present.terminal.focus import focus
 from pulsed.present.terminal.lists import changes, help_text, jobs, source_list
 from pulsed.present.terminal.model import GpuRow, Model, total
 from pulsed.present.terminal.numbers import duration, gibibytes, metric, percent, span
-from pulsed.present.terminal.text import Theme, ascii_text, fitting, line, styles, wrapped
+from pulsed.present.terminal.text import Theme, fitting, line, styles, wrapped
 from pulsed.present.terminal.view_state import ViewState
-from pulsed.printable import clean
+from pulsed.printable import ascii_text, clean
 
 MIN_WIDTH, MIN_HEIGHT = 41, 8
 
