@@ -125,7 +125,8 @@ def metrics() -> str:
 
 
 def _confirmation() -> Iterator[str]:
-    yield "\n`make hardware` compares the rules and MFU with [known work](../tools/hardware.py); it has not run on hardware."
+    script = "[known work](../tools/hardware.py)"
+    yield f"\n`make hardware` compares the rules and MFU with {script}; it has not run on hardware."
     yield "`pulsed_gpu_mfu_ratio` follows arXiv 2605.20799: r = 0.78 over 608 jobs on H100."
 
 
