@@ -31,13 +31,13 @@ from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.owners.attribution import LABELS
 from pulsed.owners.attribution.pod_workloads import PodSettings
 from pulsed.owners.attribution.source import SourceState
+from pulsed.owners.report.owner_totals import families_of
 from pulsed.present.exposition.catalog import SUMMARIES
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
 from pulsed.present.exposition.host_families import cpu_families, node_families
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.telemetry import Telemetry, task_families
-from pulsed.present.owner_totals import families_of
 from pulsed.reader.exporter import ExporterSettings
 from pulsed.reader.exporter.source import Scraper
 from tools.class_docs import classes

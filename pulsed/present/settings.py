@@ -12,12 +12,12 @@ from pulsed.config.settings import ListKind, Problem, Settings, setting
 from pulsed.config.values import Count, Duration, ExternalUrl, FieldNames, Ratio, Size, Switch, not_empty, one_of
 from pulsed.errors import did_you_mean
 from pulsed.model.vocabulary import QUANTITIES
+from pulsed.owners.report.owner_totals import SCALE_TARGET
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice, catalog
 from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.present.exposition.page import COMPATIBLE, PageSettings
 from pulsed.present.otlp.settings import OtlpSettings
-from pulsed.present.owner_totals import SCALE_TARGET
 
 HISTORY_SECONDS = 600.0
 HISTORY_BYTES = 8 * 2**20

@@ -351,7 +351,7 @@ class ReportScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the text."""
-        from pulsed.present.job_report import job_report  # with its imports, which no other view needs
+        from pulsed.owners.report.job_report import job_report  # with its imports, which no other view needs
 
         with VerticalScroll():
             lines = Lines()

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from pulsed import __version__
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import UsageError, nearest
-from pulsed.present.owner_totals import SCALE_TARGET
+from pulsed.owners.report.owner_totals import SCALE_TARGET
 from pulsed.present.promql.health_alerts import alerts_of_each_check, health_alerts
 from pulsed.present.promql.monitoring_alerts import gone_alerts, monitoring_alerts
 from pulsed.present.promql.rule_types import (

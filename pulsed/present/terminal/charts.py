@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from pulsed.number_text import Number, duration
 from pulsed.present.terminal.model import GpuRow, Model, ratio, total
-from pulsed.present.terminal.numbers import Number, duration
 from pulsed.present.terminal.text import fitting, fixed, line
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.printable import BRAILLE

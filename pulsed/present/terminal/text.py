@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from rich.theme import Theme as Styles
 
-from pulsed.present.terminal.numbers import ELLIPSIS, left
+from pulsed.number_text import ELLIPSIS, left
 
 Part = Text | str | tuple[str, str]
 """A text, or one with the name of its style."""

@@ -6,7 +6,7 @@ import json
 import random
 from pathlib import Path
 
-from pulsed.present.job_comparison import compared_jobs
+from pulsed.owners.report.job_comparison import compared_jobs
 from tests.support.daemon import pulsed, serving
 from tests.support.recorded_jobs import JobRecord, replay_arguments, wait_for_end
 

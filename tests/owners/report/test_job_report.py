@@ -9,11 +9,11 @@ from pulsed.model.health import CheckState, Health
 from pulsed.model.owner import pod
 from pulsed.owners.accounting.account import OwnerEvent
 from pulsed.owners.accounting.counter_vector import load
-from pulsed.present.job_line import job_line
-from pulsed.present.job_numbers import Prices, cost_of
-from pulsed.present.job_report import job_report
-from pulsed.present.text_table import job_table
-from tests.present.accounts import BEGIN, document, gpu_account
+from pulsed.owners.report.job_line import job_line
+from pulsed.owners.report.job_numbers import Prices, cost_of
+from pulsed.owners.report.job_report import job_report
+from pulsed.owners.report.text_table import job_table
+from tests.owners.report.accounts import BEGIN, document, gpu_account
 
 XID = OwnerEvent(BEGIN + 7320.0, "xid", "ok", "warn", "XID 31 of a program", "Restart the program.")
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from pulsed.json_text import duration_text
 from pulsed.model.gpu import DEMO_MARK
-from pulsed.present.job_numbers import MISSING, Account, idle_seconds, mean, percent
+from pulsed.owners.report.job_numbers import MISSING, Account, idle_seconds, mean, percent
+from pulsed.owners.report.sums import ratio_of
 from pulsed.printable import clean
 
 DEMO_NOTICE = "DEMO DATA: these GPUs do not exist"
@@ -70,7 +71,7 @@ def job_table(accounts: Sequence[Account], *, with_findings: bool = False) -> st
 
 
 def _idle_ratio(total: Account) -> float | None:
-    return idle_seconds(total) / total["gpu_seconds"] if total["gpu_seconds"] > 0.0 else None
+    return ratio_of(idle_seconds(total), total["gpu_seconds"])
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pulsed.config.settings import Problem, Settings, setting
 from pulsed.config.values import Factor, Text
+from pulsed.owners.report.sums import added, mean_of
 
 Account = Mapping[str, Any]
 """The document of an owner, as `/jobs/{id}` has it; or its part about one GPU, or its `total`."""
@@ -36,12 +37,8 @@ def idle_seconds(part: Account) -> float:
 
 def mean(parts: Iterable[Account], word: str) -> float | None:
     """Return the mean over time of `real_utilization`, `sm_active`, `tensor_active` or `dram_active` of some parts."""
-    integral = known_seconds = 0.0
-    for part in parts:
-        if part["counters"].get(f"{word}_seconds") is not None:
-            integral += seconds(part, f"{word}_seconds")
-            known_seconds += part["gpu_seconds"] - seconds(part, f"{word}_unknown_seconds")
-    return integral / known_seconds if known_seconds > 0.0 else None
+    known = [part for part in parts if part["counters"].get(f"{word}_seconds") is not None]
+    return mean_of(word, added(part["counters"] for part in known) or {}, sum(part["gpu_seconds"] for part in known))
 
 
 def joules(part: Account) -> float | None:

@@ -16,9 +16,17 @@ from typing import Any
 
 from pulsed.errors import PulsedError
 from pulsed.json_text import json_bytes
-from pulsed.present.job_numbers import JOULES_PER_KWH, Account, by_state, joules, mean, memory_ratios, without_energy
-from pulsed.present.job_statistics import network_shares
-from pulsed.present.text_table import has_demo
+from pulsed.owners.report.job_numbers import (
+    JOULES_PER_KWH,
+    Account,
+    by_state,
+    joules,
+    mean,
+    memory_ratios,
+    without_energy,
+)
+from pulsed.owners.report.job_statistics import network_shares
+from pulsed.owners.report.text_table import has_demo
 from pulsed.printable import clean
 
 LINE_STATISTICS = {

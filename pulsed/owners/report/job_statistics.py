@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
-from operator import add
 from typing import Any, NamedTuple
 
 from pulsed.compute.products import tensor_peak_of
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Value
+from pulsed.number_text import field_text_with_unit, trend
 from pulsed.owners.accounting.activity import MOMENTS, Moments, Timeline
 from pulsed.owners.accounting.balance import BALANCED, CPU_POWER, NETWORK, BalanceSums
-from pulsed.present.job_numbers import MISSING, Account, percent
-from pulsed.present.terminal.numbers import field_text_with_unit, trend
+from pulsed.owners.report.job_numbers import MISSING, Account, percent
+from pulsed.owners.report.sums import added
 
 
 class JobQuantity(NamedTuple):
@@ -209,12 +209,8 @@ def _hosts(account: Account) -> Sequence[Account]:
 
 
 def _sums(account: Account) -> dict[str, BalanceSums]:
-    sums = dict.fromkeys(BALANCED, BalanceSums())
-    for host in _hosts(account):
-        for name, members in host.get("balance", {}).items():
-            if name in sums:
-                sums[name] = BalanceSums(*map(add, sums[name], [members[each] for each in BalanceSums._fields]))
-    return sums
+    sums = added(host.get("balance") for host in _hosts(account)) or {}
+    return {name: BalanceSums(**sums.get(name, {})) for name in BALANCED}
 
 
 def _means(sums: BalanceSums) -> Means:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from pulsed.owners.accounting.account import GpuAccount, OwnerEvent
-from pulsed.present.account_totals import merged_account
-from tests.present.accounts import BEGIN, document, gpu_account
+from pulsed.owners.report.account_totals import merged_account
+from tests.owners.report.accounts import BEGIN, document, gpu_account
 
 XID = OwnerEvent(BEGIN + 7320.0, "xid", "ok", "warn", "XID 31")
 HANG = OwnerEvent(BEGIN + 7320.0, "hang", "ok", "suspected", "busy without progress for 10 min")

@@ -8,9 +8,10 @@ from typing import Any
 
 from pulsed.json_text import moment_of
 from pulsed.owners.accounting.activity import Timeline
-from pulsed.present.job_advice import advice_of, unjudged
-from pulsed.present.job_numbers import Account, Prices, cost_of, prices_of
-from pulsed.present.job_statistics import timeline_numbers, total_statistics
+from pulsed.owners.report.job_advice import advice_of, unjudged
+from pulsed.owners.report.job_numbers import Account, Prices, cost_of, prices_of
+from pulsed.owners.report.job_statistics import timeline_numbers, total_statistics
+from pulsed.owners.report.sums import added, ratio_of
 
 _NUMBERS = ("gpu_seconds", "observed_seconds", "bridged_joules")
 _COUNTERS = ("counters", "lower", "upper")
@@ -21,11 +22,12 @@ def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Pri
     observed, held = (sum(gpu[name] for gpu in gpus) for name in ("observed_seconds", "held_seconds"))
     account |= {
         "gpu_count": len(gpus),
-        "coverage": coverage(observed, held),
+        "coverage": ratio_of(observed, held),
         "boundary_seconds": sum(gpu["boundary_seconds"] for gpu in gpus),
         "total": {
-            **{name: sum(gpu[name] for gpu in gpus) for name in _NUMBERS},
-            **{name: _sum([gpu[name] for gpu in gpus]) or {} for name in _COUNTERS},
+            **dict.fromkeys(_NUMBERS, 0.0),
+            **{name: {} for name in _COUNTERS},
+            **(added({name: gpu[name] for name in (*_NUMBERS, *_COUNTERS)} for gpu in gpus) or {}),
         },
         "gpus": gpus,
     }
@@ -34,11 +36,6 @@ def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Pri
     account["not_judged"] = [each._asdict() for each in unjudged(account)]
     account["advice"] = [advice._asdict() for advice in advice_of(account)]
     return account
-
-
-def coverage(observed: float, held: float) -> float | None:
-    """Return the share of the time with GPUs in which they were observed; None if no time has passed."""
-    return min(observed / held, 1.0) if held > 0.0 else None
 
 
 def is_same_job(account: Account, newest: Account) -> bool:
@@ -97,14 +94,3 @@ def _merged_timeline(accounts: Sequence[Account]) -> dict[str, Any]:
             if seconds > 0.0:
                 merged.add(offset + (at + 0.5) * width, width, seconds, integral / seconds)
     return timeline_numbers(merged)._asdict()
-
-
-def _sum(values: Sequence[Any]) -> Any:
-    """Return the sum of numbers, or of dictionaries by key; None is left out."""
-    numbers = [value for value in values if value is not None]
-    if not numbers:
-        return None
-    if isinstance(numbers[0], Mapping):
-        names = dict.fromkeys(name for value in numbers for name in value)
-        return {name: _sum([value.get(name) for value in numbers]) for name in names}
-    return sum(numbers)

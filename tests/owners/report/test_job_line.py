@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pulsed.present.job_line import NotJobstatsSummary, with_gpus
-from tests.present.accounts import document, gpu_account
+from pulsed.owners.report.job_line import NotJobstatsSummary, with_gpus
+from tests.owners.report.accounts import document, gpu_account
 
 CPU = {"total_memory": 2**36, "used_memory": 2**35, "total_time": 100.5, "cpus": 8}
 

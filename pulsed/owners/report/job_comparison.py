@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from math import hypot
 from typing import Any
 
-from pulsed.present.job_numbers import Account, joules
-from pulsed.present.job_report import job_head
-from pulsed.present.job_statistics import JOB_QUANTITIES
-from pulsed.present.text_table import aligned
+from pulsed.owners.report.job_numbers import Account, joules
+from pulsed.owners.report.job_report import job_head
+from pulsed.owners.report.job_statistics import JOB_QUANTITIES
+from pulsed.owners.report.text_table import aligned
 from pulsed.printable import clean
 
 

@@ -9,11 +9,11 @@ import pytest
 from pulsed.model.host import JobHostUsage
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.balance import NETWORK, Balance, BalanceSums
-from pulsed.present.account_totals import merged_account
+from pulsed.owners.report.account_totals import merged_account
+from pulsed.owners.report.job_line import job_line
+from pulsed.owners.report.job_report import job_report
 from pulsed.present.api.account_documents import account_document
-from pulsed.present.job_line import job_line
-from pulsed.present.job_report import job_report
-from tests.present.accounts import ANN, BEGIN, document, gpu_account
+from tests.owners.report.accounts import ANN, BEGIN, document, gpu_account
 
 HOUR = 3600.0
 GB = 1e9

@@ -13,8 +13,9 @@ from functools import reduce
 from typing import Any, Literal
 
 from pulsed.json_text import duration_text
-from pulsed.present.job_numbers import JOULES_PER_KWH, MAX_UNKNOWN_RATIO, MISSING, Account, percent
-from pulsed.present.text_table import DEMO_NOTICE, TextColumn, aligned, cells
+from pulsed.owners.report.job_numbers import JOULES_PER_KWH, MAX_UNKNOWN_RATIO, MISSING, Account, percent
+from pulsed.owners.report.sums import added, mean_of, ratio_of
+from pulsed.owners.report.text_table import DEMO_NOTICE, TextColumn, aligned, cells
 
 GroupBy = Literal["user", "account", "namespace", "workload", "node"]
 
@@ -80,12 +81,8 @@ def _joined(first: Row, second: Row) -> Row:
 
 def _sum(first: Row, second: Row) -> Row:
     """Return the sums of two rows; what is not a sum is that of the first."""
-    sums = {name: _plus(first[name], second[name]) for name in SUMS}
+    sums = added({name: each[name] for name in SUMS} for each in (first, second))
     return {**first, **sums, "cost": _cost_sum(first["cost"], second["cost"])}
-
-
-def _plus(first: float | None, second: float | None) -> float | None:
-    return second if first is None else first if second is None else first + second
 
 
 def _cost_sum(first: Row | None, second: Row | None) -> Row | None:
@@ -101,8 +98,7 @@ def _cost_sum(first: Row | None, second: Row | None) -> Row | None:
 
 def real_utilization(row: Account) -> float | None:
     """Return the mean real utilization over the observed time in which it was known; None without any."""
-    seconds = row["gpu_seconds"] - row["real_utilization_unknown_seconds"]
-    return row["real_utilization_seconds"] / seconds if seconds > 0.0 else None
+    return mean_of("real_utilization", row, row["gpu_seconds"])
 
 
 def lacks_energy(row: Account) -> bool:
@@ -127,8 +123,7 @@ def _cost(row: Account) -> str:
 
 
 def _idle(row: Account) -> str:
-    ratio = row["held_idle_seconds"] / row["gpu_seconds"] if row["gpu_seconds"] > 0.0 else None
-    return f"{_hours(row['held_idle_seconds'])} ({percent(ratio)})"
+    return f"{_hours(row['held_idle_seconds'])} ({percent(ratio_of(row['held_idle_seconds'], row['gpu_seconds']))})"
 
 
 _USE = (
@@ -141,7 +136,7 @@ _USE = (
 _ROW = (
     TextColumn("JOBS", lambda row: f"{row['jobs']}"),
     *_USE,
-    TextColumn("OBSERVED", lambda row: percent(_coverage(row))),
+    TextColumn("OBSERVED", lambda row: percent(ratio_of(row["observed_seconds"], row["held_seconds"]))),
 )
 _JOB = (
     TextColumn("JOB", lambda job: f"{job['owner']['id']}"),
@@ -151,10 +146,6 @@ _JOB = (
     *_USE[:3],
     TextColumn("FINDING", lambda job: job["finding"] or MISSING),
 )
-
-
-def _coverage(row: Account) -> float | None:
-    return min(row["observed_seconds"] / row["held_seconds"], 1.0) if row["held_seconds"] > 0.0 else None
 
 
 def usage_table(report: Mapping[str, Any]) -> str:

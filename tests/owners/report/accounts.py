@@ -9,8 +9,8 @@ from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount, OwnerEvent
 from pulsed.owners.accounting.activity import Extremes, Moments
 from pulsed.owners.accounting.counter_vector import load
+from pulsed.owners.report.job_numbers import NO_PRICES, Prices
 from pulsed.present.api.account_documents import account_document
-from pulsed.present.job_numbers import NO_PRICES, Prices
 
 BEGIN = 1767225600.0
 """2026-01-01T00:00:00Z."""

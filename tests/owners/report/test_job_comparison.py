@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from pulsed.present.job_comparison import compared_jobs, comparison_report
-from pulsed.present.job_statistics import total_statistics
-from tests.present.accounts import document, gpu_account
+from pulsed.owners.report.job_comparison import compared_jobs, comparison_report
+from pulsed.owners.report.job_statistics import total_statistics
+from tests.owners.report.accounts import document, gpu_account
 
 
 def run(*real: float, over_time: float = 0.0, watts: float = 500.0) -> dict[str, Any]:

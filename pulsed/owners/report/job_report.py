@@ -8,8 +8,8 @@ from math import floor
 from typing import Any, NamedTuple
 
 from pulsed.json_text import duration_text
-from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
-from pulsed.present.job_numbers import (
+from pulsed.owners.report.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
+from pulsed.owners.report.job_numbers import (
     JOULES_PER_KWH,
     MAX_UNKNOWN_RATIO,
     MISSING,
@@ -24,8 +24,15 @@ from pulsed.present.job_numbers import (
     seconds,
     without_energy,
 )
-from pulsed.present.job_statistics import JOB_QUANTITIES, balance_rows, cpu_joules, known_ratio, shared_ratio, sparkline
-from pulsed.present.text_table import aligned, demo_lines
+from pulsed.owners.report.job_statistics import (
+    JOB_QUANTITIES,
+    balance_rows,
+    cpu_joules,
+    known_ratio,
+    shared_ratio,
+    sparkline,
+)
+from pulsed.owners.report.text_table import aligned, demo_lines
 from pulsed.printable import clean
 
 GIBIBYTE = 2**30

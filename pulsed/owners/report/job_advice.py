@@ -14,7 +14,7 @@ from pulsed.json_text import duration_text, moment_of
 from pulsed.model.vocabulary import Value
 from pulsed.owners.findings import STEP_SECONDS
 from pulsed.owners.findings.hangs import FIRST, Stop, StopState, first_text
-from pulsed.present.job_numbers import (
+from pulsed.owners.report.job_numbers import (
     Account,
     by_state,
     gpu_name,
