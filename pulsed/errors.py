@@ -83,10 +83,6 @@ class BadPage(SourceError, reason="bad_page"):
     """An exporter answered, but with nothing that can be read: an HTML page, an empty body."""
 
 
-class TargetListError(PulsedError):
-    """A list of targets cannot be read."""
-
-
 class NoGpus(SourceError, reason="no_gpus"):
     """The source answers and lists no GPU."""
 

@@ -17,7 +17,6 @@ from pulsed.model.vocabulary import QUANTITIES
 from tests.support.daemon import Daemon, serving
 from tests.support.waiting import until
 from tools.generate_docs import ROOT
-from tools.hardware.table import page as known_kernels
 from tools.health_docs import health
 from tools.metric_rows import joined_meaning
 from tools.metrics_docs import metrics
@@ -71,10 +70,6 @@ def test_metrics_md_is_current() -> None:
 
 def test_health_md_is_current() -> None:
     assert (ROOT / "docs/health.md").read_text(encoding="utf-8") == health(), "make docs"
-
-
-def test_known_kernels_are_current() -> None:
-    assert (ROOT / "tools/hardware/README.md").read_text(encoding="utf-8") == known_kernels(), "make docs"
 
 
 READMES = [path for top in TOPS for path in (ROOT / top).rglob("README.md")]

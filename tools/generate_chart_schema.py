@@ -23,7 +23,6 @@ SET_BY_CHART = (
     "source.exporter.targets",
     "source.exporter.discovery",
     "source.exporter.kubernetes",
-    "source.exporter.shard",
     "source.dcgmi.host",
     "web.config_file",
     "web.systemd_socket",

@@ -24,15 +24,14 @@ from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.owners.attribution import LABELS
 from pulsed.owners.attribution.source import SourceState
+from pulsed.owners.report.owner_totals import families_of
 from pulsed.present.exposition.catalog import SUMMARIES
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
 from pulsed.present.exposition.host_families import cpu_families, node_families
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.telemetry import Telemetry, task_families
-from pulsed.present.owner_totals import families_of
 from tools.class_docs import classes
-from tools.hardware.readings import kept_runs
 from tools.metric_rows import Row, mark_of, table
 from tools.quantity_docs import quantities
 
@@ -111,8 +110,8 @@ def metrics() -> str:
 
 
 def _confirmation() -> Iterator[str]:
-    ran = "" if kept_runs() else "; it has not run on hardware yet"
-    yield f"\n`make hardware` compares the rules and MFU with [known kernels](../tools/hardware/README.md){ran}."
+    script = "[known work](../tools/hardware.py)"
+    yield f"\n`make hardware` compares the rules and MFU with {script}; it has not run on hardware."
     yield "`pulsed_gpu_mfu_ratio` follows arXiv 2605.20799: r = 0.78 over 608 jobs on H100."
 
 
@@ -185,7 +184,7 @@ def _own() -> Iterator[str]:
 
 
 def _of_features(store: TargetStore) -> Iterator[Metric]:
-    yield from discovery_families([DiscoveryList("file", "targets.json", True, 0.0)])
+    yield from discovery_families([DiscoveryList("kubernetes", "/api/v1/pods", True, 0.0)])
     yield from attribution_families([SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})])
     yield from node_families(store)
     yield from cpu_families("node", [CpuReading("", "0", 0.0, 0.0, 0.0, 0.0, 0.0)])

@@ -15,7 +15,7 @@ from pulsed import version_text
 from pulsed.cli import options
 from pulsed.cli.arguments import CommandParser
 from pulsed.errors import HealthUsageError, PulsedError, UsageError
-from pulsed.printable import clean_lines
+from pulsed.printable import clean_lines, write_ascii_marks
 
 
 class Command(NamedTuple):
@@ -99,6 +99,7 @@ EPILOG = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code: 0 success, 1 error at run time, 2 wrong usage or configuration."""
     open_standard_streams()
+    write_ascii_marks(sys.stdout)
     with checked_output():
         return _main(sys.argv[1:] if arguments is None else arguments)
 

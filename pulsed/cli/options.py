@@ -126,8 +126,6 @@ DOCTOR: Options = (
     option("--format", choices=["table", "json"], default="table"),
     option("--exporter-version", **EXPORTER_VERSION,
            help="version of dcgm-exporter, which its page does not include: 4.5.2, or the tag of its image"),
-    option("--shards", metavar="URL", nargs="+", default=[],
-           help="all daemons that share the targets: check that each target is read exactly once"),
 )  # fmt: skip
 
 COUNTERS: Options = (

@@ -24,9 +24,9 @@ from pulsed.host.settings import HostSettings
 from pulsed.kubernetes.settings import KubernetesSettings
 from pulsed.log import LogSettings
 from pulsed.model.gpu_selection import parse
+from pulsed.owners.report.job_numbers import Prices
 from pulsed.owners.settings import AccountsSettings, AttributionSettings
 from pulsed.present.exposition.page import PageSettings
-from pulsed.present.job_numbers import Prices
 from pulsed.present.notification import NotifySettings
 from pulsed.present.settings import EventsSettings, HistorySettings, PublishSettings
 from pulsed.reader.settings import SourceSettings

@@ -25,11 +25,11 @@ from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
 from pulsed.owners.findings import FindingDetector
+from pulsed.owners.report.owner_totals import WorkloadTotals
 from pulsed.owners.settings import AccountsSettings
 from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.event_documents import finding_change, owner_change
 from pulsed.present.exposition.owner_families import OwnerFamilies
-from pulsed.present.owner_totals import WorkloadTotals
 from pulsed.regular_file import lines_from_end
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ LABEL_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 """Regular expression of the name of a Prometheus label."""
 
 RESERVED_LABELS = frozenset(_LABELS_OF_FAMILIES.split())
-"""Labels of the families of GPUs and sources, which the group of a target cannot set."""
+"""Labels of the families of GPUs and sources, which a target cannot set."""
 
 NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
 """Labels of dcgm-exporter's rows about links, switches and processors; a link's row also names its GPU (`gpu_uuid`)."""
@@ -111,7 +111,7 @@ class Device:
         mig_uuid: UUID of the MIG instance itself.
         guest: true inside a virtual machine that sees a share of a board (a vGPU guest).
         owners: who has it, of a board also the owners of its instances; empty if it is free, None if that is unknown.
-        target_labels: those of the group of its target in a list of targets; of its series.
+        target_labels: of its target in the configuration; of its series.
         fabric: the NVLink fabric that it is in, as its cluster's UUID and clique; empty if unknown.
         platform: where it is in its rack, by `PLATFORM`; empty if unknown.
         serial: of the board, as its vendor wants it.

@@ -22,7 +22,6 @@ from pulsed.translate.identity import (
     devices,
     dmon_entities,
     exporter_entities,
-    pulsed_entities,
 )
 from pulsed.translate.owner_uses import UsePlan, use_plans
 from pulsed.translate.plan import Plan, first_series, plans, unnamed_guests
@@ -152,9 +151,6 @@ class Translator:
             self._learn(layout, values)
             entities = dmon_entities(blocks, self._node, self._texts)
             guests: list[int] = []
-        elif layout.dialect == "pulsed":
-            entities = pulsed_entities(blocks, self._node)
-            guests = unnamed_guests(layout, entities)
         else:
             present = {labels: positions for labels, positions in blocks.items() if labels in live}
             entities = exporter_entities(present, self._node)

@@ -258,13 +258,6 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- $_ := set $source "exporter" (dict "discovery" "kubernetes" "kubernetes" $pods) }}
 {{- end }}
 {{- end }}
-{{- if eq .Values.mode "fleet" }}
-{{- $exporter := $source.exporter | default dict }}
-{{- if has .Values.source.exporter.via (list "file" "http" "dns") }}
-{{- $_ := set $exporter "discovery" .Values.source.exporter.via }}
-{{- end }}
-{{- $_ := set $source "exporter" (set $exporter "shard" (dict "of" (int .Values.fleet.shards))) }}
-{{- end }}
 {{- if and (eq .Values.source.kind "dcgmi") .Values.source.dcgmi.host }}
 {{- $_ := set $source "dcgmi" (dict "host" .Values.source.dcgmi.host) }}
 {{- end }}

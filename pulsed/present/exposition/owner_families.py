@@ -20,8 +20,7 @@ from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.findings import FindingName
-from pulsed.present.exposition.text_format import label_pairs
-from pulsed.present.owner_totals import (
+from pulsed.owners.report.owner_totals import (
     JOB,
     POD,
     WORKLOAD,
@@ -35,6 +34,7 @@ from pulsed.present.owner_totals import (
     rows_of,
     sums_of,
 )
+from pulsed.present.exposition.text_format import label_pairs
 
 log = logging.getLogger(__name__)
 

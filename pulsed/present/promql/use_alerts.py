@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pulsed.compute.activity import MEDIA, PROFILED_MEDIA
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS
-from pulsed.present import owner_totals
+from pulsed.owners.report import owner_totals
 from pulsed.present.promql.rule_types import GPU, GPU_KEY, OWNER, RATE, Alert, Recording, lookup, number, recorded
 from pulsed.present.promql.scale_rules import PODS
 

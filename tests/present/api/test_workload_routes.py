@@ -13,9 +13,9 @@ from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
+from pulsed.owners.report.owner_totals import WorkloadTotals
 from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.routes.owners import WorkloadsShape, owner_router
-from pulsed.present.owner_totals import WorkloadTotals
 from tests.compute.streams import activity
 from tests.owners.accounting.streams import Node
 from tests.present.api.client import ask, routes

@@ -60,11 +60,6 @@ FLEET: Values = {"mode": "fleet"}
 
 SINGLE: dict[str, Values] = {
     "fleet": {**FLEET, **MONITORS["ServiceMonitor"], "tolerations": [{"operator": "Exists"}]},
-    "fleet of a list": {
-        **FLEET,
-        "source": {"exporter": {"via": "http"}},
-        "config": {"source": {"exporter": {"http": {"url": "http://inventory/targets"}}}},
-    },
     "exporter pods of one namespace": {
         "source": {"exporter": {"pod": {"selectors": ["a in (b, c)"], "namespaces": ["gpu-operator"], "port": 9500}}},
         "attribution": {"workloads": {"enabled": False}},
@@ -220,7 +215,6 @@ CASES = {**{f"golden {name}": values for name, values in GOLDEN.items()}, **SING
 REFUSED: dict[str, tuple[Values, str]] = {
     "fleet of the driver": ({**FLEET, "source": {"kind": "nvml"}}, "mode: fleet reads exporters of other nodes"),
     "fleet with a kernel log": ({**FLEET, "kernelLog": {"enabled": True}}, "are for a pod on every node"),
-    "list on every node": ({"source": {"exporter": {"via": "dns"}}}, "via: dns is for mode: fleet"),
     "conditions of simulated GPUs": (
         {"source": {"kind": "demo"}, "nodeConditions": {"enabled": True}},
         "nodeConditions needs real GPUs",

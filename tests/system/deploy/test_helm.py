@@ -21,7 +21,7 @@ from pulsed.config.settings import Kind, all_keys
 from pulsed.daemon.daemon import RESTART_KEYS
 from pulsed.kubernetes.objects import parse_kind
 from pulsed.kubernetes.workload_resolver import resource_name
-from pulsed.reader.exporter.discovery import ShardSettings
+from pulsed.reader.exporter import ExporterTarget
 from tests.support.daemon import pulsed
 from tests.support.nightly import nightly_after
 from tests.system.deploy.cases import CASES, GOLDEN, HOST, MONITOR, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB
@@ -110,18 +110,18 @@ def test_pulsed_reads_what_the_values_say(name: str, tmp_path: Path) -> None:
     if reached == "kubernetes":
         assert seen.source.exporter.discovery == "kubernetes"
     elif kind == "exporter":
-        assert tuple(str(target) for target in seen.source.exporter.targets) == reached
+        assert tuple(target.url for target in seen.source.exporter.targets) == reached
     elif kind == "dcgmi":
         assert seen.source.dcgmi.host == reached
 
 
-def test_a_fleet_reads_all_nodes_in_shards(tmp_path: Path) -> None:
+def test_a_fleet_reads_all_nodes(tmp_path: Path) -> None:
     manifests = render(SINGLE["fleet"])
     seen = configured(manifests, tmp_path)
     assert seen.node is None
-    assert (seen.source.exporter.kubernetes.nodes, seen.source.exporter.shard) == ("all", ShardSettings(index=0, of=2))
+    assert seen.source.exporter.kubernetes.nodes == "all"
     stateful = only(manifests, "StatefulSet")["spec"]
-    assert (stateful["replicas"], stateful["serviceName"]) == (2, only(manifests, "Service")["metadata"]["name"])
+    assert (stateful["replicas"], stateful["serviceName"]) == (1, only(manifests, "Service")["metadata"]["name"])
     assert not {"affinity", "tolerations"} & stateful["template"]["spec"].keys()
     assert "pod_node_name" not in str(only(manifests, "ServiceMonitor")), "the node of a pod is not that of its GPUs"
     assert not stateful.get("volumeClaimTemplates")
@@ -130,7 +130,6 @@ def test_a_fleet_reads_all_nodes_in_shards(tmp_path: Path) -> None:
     assert (claim["metadata"]["name"], claim["spec"]["storageClassName"]) == ("state", "fast")
     assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}}
     assert "state" not in {each["name"] for each in volumes["template"]["spec"]["volumes"]}
-    assert configured(render(SINGLE["fleet of a list"]), tmp_path).source.exporter.discovery == "http"
 
 
 def test_the_judges_see_what_is_wrong() -> None:
@@ -355,7 +354,7 @@ def test_workloads_are_resolved_where_the_values_say(name: str, enabled: bool, t
 
 def test_values_of_an_older_chart_keep_their_source(tmp_path: Path) -> None:
     manifests = render(SINGLE["values of an older chart"])
-    assert configured(manifests, tmp_path).source.exporter.targets == (f"http://{HOST}:9401/metrics",)
+    assert configured(manifests, tmp_path).source.exporter.targets == (ExporterTarget(f"http://{HOST}:9401/metrics"),)
     assert pod_template(manifests)["spec"]["automountServiceAccountToken"] is False
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pulsed.reader.exporter import ExporterTarget
 from tests.system.deploy.cases import MONITORS
 from tests.system.deploy.chart import CHART, Refused, complaints, container, only, pod_template, render
 from tests.system.deploy.install import KUBERNETES
@@ -157,7 +158,7 @@ def test_all_values_of_the_first_chart_are_read_as_then(tmp_path: Path) -> None:
     manifests = render(old_values())
     assert complaints(manifests, KUBERNETES[-1]) == []
     config = configured(manifests, tmp_path)
-    assert config.source.exporter.targets == ("http://10.0.0.7:9400/metrics",)
+    assert config.source.exporter.targets == (ExporterTarget("http://10.0.0.7:9400/metrics"),)
     assert not any("Role" in manifest["kind"] for manifest in manifests)
     for pod in pods(manifests):
         check_restricted(pod)

@@ -16,6 +16,21 @@ from pulsed.model.gpu import GpuKey
 from pulsed.model.owner import OwnerKind
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.report.job_report import report_of
+from pulsed.owners.report.owner_totals import (
+    FAMILIES,
+    GROUPS,
+    WORKLOAD,
+    AccountTotals,
+    GroupLabels,
+    GroupName,
+    Owned,
+    families_of,
+    fresh_owners,
+    rows_of,
+    sums_of,
+)
+from pulsed.owners.report.usage import GroupBy
 from pulsed.present.api.account_documents import AccountShape, account_document
 from pulsed.present.api.account_lookup import (
     AccountFilter,
@@ -36,21 +51,6 @@ from pulsed.present.api.usage_documents import (
     newest_document,
     usage,
 )
-from pulsed.present.job_report import report_of
-from pulsed.present.owner_totals import (
-    FAMILIES,
-    GROUPS,
-    WORKLOAD,
-    AccountTotals,
-    GroupLabels,
-    GroupName,
-    Owned,
-    families_of,
-    fresh_owners,
-    rows_of,
-    sums_of,
-)
-from pulsed.present.usage import GroupBy
 
 MAX_JOBS = 1000
 MAX_OFFSET = 10**9
