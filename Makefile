@@ -9,9 +9,8 @@
 #   make bench               the bars, met or not (10 min); ARGS="parse tick" only these figures
 #   make release VERSION=x.y.z   version, changelog, dist/ with wheel, deb, rpm, chart, images, SBOM and checksums, tag
 #   make kubernetes          kube-apiserver and etcd for the tests that use them, built once for this user (5 to 10 min)
-#   make hardware            known kernels on this node's GPU (4 min): classes and readings against what they must be;
-#                            POWER_LIMIT=60, as root, also with the power limit at 60 %
-#   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 csv dmon"
+#   make hardware            known work by PyTorch on this node's GPU (4 min): classes and readings against what they must be
+#   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 dmon record"
 #   make invariants COMMIT=...   what a change must not change: pages, documents, CSV, messages of both, byte for byte
 #   make mutants             100 changes of compute, translate and host that the unit tests must notice
 #   make trace               each function that a warm page of an exporter, and a row of dmon, run through to /metrics
@@ -78,7 +77,7 @@ kubernetes:
 	$(PYTHON) -m tests.support.kubernetes.build_servers
 
 hardware: $(VENV)/.dev
-	$(VENV)/bin/python -m tools.hardware $(if $(POWER_LIMIT),--power-limit $(POWER_LIMIT)) $(ARGS)
+	$(VENV)/bin/python -m tools.hardware $(ARGS)
 
 # What is found is in build/fuzz/findings.
 fuzz: $(VENV)/.fuzz

@@ -54,10 +54,6 @@ class GpuNotForgettable(PulsedError):
     """A GPU cannot be forgotten: it is present, or its name is that of several."""
 
 
-class NumberUnknown(PulsedError):
-    """A number to scale on cannot be determined from current values."""
-
-
 class NothingRead(PulsedError):
     """No source delivered a tick."""
 
@@ -85,10 +81,6 @@ class ScrapeFailed(SourceError, reason="scrape_failed"):
 
 class BadPage(SourceError, reason="bad_page"):
     """An exporter answered, but with nothing that can be read: an HTML page, an empty body."""
-
-
-class TargetListError(PulsedError):
-    """A list of targets cannot be read."""
 
 
 class NoGpus(SourceError, reason="no_gpus"):

@@ -7,9 +7,16 @@ look like another one.
 
 from __future__ import annotations
 
+import codecs
 from functools import lru_cache
-from typing import Any
-from unicodedata import category, combining
+from io import TextIOWrapper
+from typing import Any, TextIO
+from unicodedata import category, combining, east_asian_width
+
+BRAILLE = 0x2800
+"""The braille character without dots; its 8 dots are the 8 bits above."""
+
+_ASCII_MARKS = str.maketrans("█▒·▏▁▂▃▄▅▆▇┌┐└┘─│━…•▔▎", "#=.|_.,-~+*++++-|-~*-|")
 
 
 @lru_cache(maxsize=4096)
@@ -57,3 +64,35 @@ def _shown(character: str) -> str:
     if combining(character) or kind in ("Mn", "Me", "Mc"):
         return ""
     return "?" if kind in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") else character
+
+
+def ascii_text(text: str) -> str:
+    """Return a text of the same width without characters outside ASCII; escape sequences stay."""
+    return text if text.isascii() else "".join(map(_ascii, text.translate(_ASCII_MARKS)))
+
+
+def _ascii(character: str) -> str:
+    if character.isascii():
+        return character
+    dots = ord(character) - BRAILLE
+    if not 0 < dots < 256:
+        return "??" if east_asian_width(character) in "WF" else "?"
+    return "'" if dots & 0x09 else ":" if dots & 0x12 else "-" if dots & 0x24 else "."  # at the highest dot
+
+
+def is_unicode(stream: TextIO) -> bool:
+    """Return whether every character can be written to a stream."""
+    return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
+
+
+def write_ascii_marks(stream: TextIO) -> None:
+    """Write characters that the encoding of a stream lacks as those of `ascii_text`, instead of raising an error."""
+    if isinstance(stream, TextIOWrapper) and not is_unicode(stream):
+        codecs.register_error("ascii_marks", _marks)
+        stream.reconfigure(errors="ascii_marks")
+
+
+def _marks(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return ascii_text(error.object[error.start : error.end]), error.end

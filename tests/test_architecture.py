@@ -18,6 +18,7 @@ ROOT = Path(pulsed.__file__).parent
 MAY_IMPORT = {
     "errors": "",
     "json_text": "",
+    "number_text": "",
     "printable": "",
     "regular_file": "",
     "background_tasks": "",
@@ -35,8 +36,8 @@ MAY_IMPORT = {
     "translate.units": "",
     "translate.fields": "model translate.units",
     "reader": (
-        "errors regular_file background_tasks daemon_thread die_with_parent durations config.settings config.values "
-        "http kubernetes model config translate.fields"
+        "errors regular_file background_tasks daemon_thread die_with_parent config.settings config.values "
+        "http kubernetes model translate.fields"
     ),
     "owners": "durations config.settings config.values kubernetes",
     "owners.attribution": "errors regular_file background_tasks daemon_thread kubernetes model",
@@ -45,33 +46,36 @@ MAY_IMPORT = {
     "compute": "errors durations config.settings config.values model translate.fields host",
     "owners.accounting": "json_text model compute",
     "owners.findings": "model compute owners.accounting",
-    "present.terminal": "printable",
+    "owners.report": (
+        "errors json_text number_text printable config.settings config.values model compute owners.accounting "
+        "owners.findings"
+    ),
+    "present.terminal": "printable number_text",
     "present.otlp": "config.settings config.values http model",
     "present": (
         "errors json_text printable durations background_tasks config.settings config.values http kubernetes "
         "model translate.units translate.fields owners.attribution host translate compute owners.accounting "
-        "owners.findings present.terminal present.otlp"
+        "owners.findings owners.report number_text present.otlp"
     ),
     "server.settings": "config.settings config.values",
     "server": "errors regular_file daemon_thread config.settings config.values config present server.settings",
-    "apps.adapter.settings": "errors config.settings config.values kubernetes present server.settings",
     "config.configuration": (
         "errors regular_file config.settings config.values log kubernetes model config reader owners "
-        "host compute present server.settings apps.adapter.settings"
+        "host compute owners.report present server.settings"
     ),
     "collector": (
         "errors background_tasks kubernetes model reader owners.attribution translate compute config.configuration"
     ),
     "cli": "errors printable durations log translate.fields config.configuration",
     "apps": (
-        "errors json_text printable regular_file background_tasks die_with_parent heap http kubernetes "
-        "model translate.fields reader owners.attribution compute present.terminal present server "
-        "apps.adapter.settings config.configuration collector cli"
+        "errors json_text printable regular_file die_with_parent http kubernetes "
+        "model translate.fields reader owners.attribution compute owners.report present.terminal present server "
+        "config.configuration collector cli"
     ),
     "daemon": (
         "durations errors heap json_text regular_file background_tasks daemon_thread log http kubernetes "
-        "model reader owners owners.attribution host translate compute owners.accounting owners.findings present.otlp "
-        "present server config.configuration collector cli"
+        "model reader owners owners.attribution host translate compute owners.accounting owners.findings owners.report "
+        "present.otlp present server config.configuration collector cli"
     ),
     "__main__": "cli",
 }

@@ -17,7 +17,6 @@ from pulsed.model.vocabulary import QUANTITIES
 from tests.support.daemon import Daemon, serving
 from tests.support.waiting import until
 from tools.generate_docs import ROOT
-from tools.hardware.table import page as known_kernels
 from tools.health_docs import health
 from tools.metric_rows import joined_meaning
 from tools.metrics_docs import metrics
@@ -54,7 +53,6 @@ CONDITIONAL = {
     *(f"pulsed_node_infiniband_port_{name}_total" for name in PORT_COUNTERS),
     "pulsed_workload_pods",
     "pulsed_workload_real_utilization_ratio_sum",
-    "pulsed_workload_scale_hint",
     "pulsed_notifications_total",
 }
 """Families without a sample on the pages here: they need an event, an error, minutes, a cluster, or inputs that these
@@ -72,10 +70,6 @@ def test_metrics_md_is_current() -> None:
 
 def test_health_md_is_current() -> None:
     assert (ROOT / "docs/health.md").read_text(encoding="utf-8") == health(), "make docs"
-
-
-def test_known_kernels_are_current() -> None:
-    assert (ROOT / "tools/hardware/README.md").read_text(encoding="utf-8") == known_kernels(), "make docs"
 
 
 READMES = [path for top in TOPS for path in (ROOT / top).rglob("README.md")]
@@ -201,9 +195,8 @@ def test_metrics_md_has_the_families_of_every_page_and_no_others(daemon: Daemon)
     pages = [daemon.get("/metrics").text]
     pages += [path.read_text(encoding="utf-8") for path in EXPECTED.glob("*.metrics.txt")]
     published = {name for page in pages for name in re.findall(r"^# TYPE (pulsed_\w+)", page, re.MULTILINE)}
-    # Those of the adapter are compared with its page in tests/apps/adapter.
     text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
-    cells = re.findall(r"^\|(`pulsed_(?!adapter)[^|]*)\|", text, re.MULTILINE)
+    cells = re.findall(r"^\|(`pulsed_[^|]*)\|", text, re.MULTILINE)
     rows = [name for cell in cells for name in re.findall(r"`([^`]*)`", cell)]
     (unknown,) = re.findall(r"^Unknown time: (.*)$", text, re.MULTILINE)
     documented = [re.sub(r"\{.*\}", "", row) for row in (*rows, *re.findall(r"`(\w+)`", unknown))]

@@ -33,7 +33,6 @@ from pulsed.reader.dmon.parser import DmonParser
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import LogText, parse_message
-from pulsed.reader.replay.exported_csv import header_of, problem_of
 from pulsed.reader.replay.recording import recording_type
 from pulsed.translate.fields import exporter_version
 from tests.translate.build import page_tick
@@ -120,7 +119,6 @@ READERS: dict[str, Callable[[str], object]] = {
     "page": lambda text: PageParser().parse(text.encode()),
     "labels and HELP texts": computed_page,
     "recording": recording,
-    "header of a CSV": lambda text: problem_of(header_of(text[: 2**16].partition("\n")[0])),
     "redirect": lambda text: masked(f"http://{text}"),
     "kernel log": lambda text: LogText().feed(text.encode(), NOW),
     "kernel message": lambda text: parse_message(f"NVRM: {text}", 1.0),

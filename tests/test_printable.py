@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.owners.report.job_line import job_line
+from pulsed.owners.report.job_report import job_report
+from pulsed.owners.report.text_table import job_table
 from pulsed.present.health_report import health_line, health_table
-from pulsed.present.job_line import job_line
-from pulsed.present.job_report import job_report
-from pulsed.present.text_table import job_table
 from pulsed.printable import clean, clean_lines, cleaned, escaped
-from tests.present.accounts import document
+from tests.owners.report.accounts import document
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eabc\r\n\ud800名前e\u0301"

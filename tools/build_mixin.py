@@ -22,7 +22,6 @@ from tools.generate_dashboards import DASHBOARDS, FOLDER, ROOT
 RULES = {
     "rules.json": RuleSelection("recording"),
     "alerts.json": RuleSelection("alerting"),
-    "alerts-per-check.json": RuleSelection("alerting", per_check=True),
 }
 
 

@@ -23,27 +23,12 @@ SET_BY_CHART = (
     "source.exporter.targets",
     "source.exporter.discovery",
     "source.exporter.kubernetes",
-    "source.exporter.shard",
     "source.dcgmi.host",
     "web.config_file",
     "web.systemd_socket",
     "attribution.workloads",
 )
 """Keys of the daemon that follow from other values."""
-
-SET_BY_ADAPTER = (
-    "listen",
-    "web.config_file",
-    "adapter.selectors",
-    "adapter.namespaces",
-    "adapter.container_port",
-    "adapter.scheme",
-    "adapter.route_prefix",
-    "adapter.client_names",
-    "adapter.serving",
-    "adapter.plain_listen",
-)
-"""Those of the adapter."""
 
 _SWITCH = "|".join(
     "".join(f"[{letter}{letter.upper()}]" for letter in word)
@@ -81,7 +66,6 @@ def document() -> str:
     schema = json.loads(FILE.read_text(encoding="utf-8"))
     values = schema["properties"]
     values["config"] = _section(Config, SET_BY_CHART)
-    values["adapter"]["properties"]["config"] = _section(Config, SET_BY_ADAPTER)
     schema["definitions"] |= {_definition(name): dict(kind) for name, kind in [*KINDS.items(), *URLS.items()]}
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 

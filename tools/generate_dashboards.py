@@ -1,4 +1,4 @@
-"""Write the Grafana dashboards. The chart and the mixin read the same files.
+"""Write the Grafana dashboards, for import and into the chart.
 
 Run as `python -m tools.generate_dashboards`.
 """
@@ -15,12 +15,13 @@ from tools.dashboards.owners import OWNERS
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "deploy" / "grafana"
+FOLDERS = (FOLDER, ROOT / "helm" / "pulsed" / "files" / "dashboards")
 DASHBOARDS = {"fleet.json": FLEET, "gpu.json": GPU, "owners.json": OWNERS}
 
 
 def files() -> Mapping[Path, str]:
     """Return the text of each dashboard's file."""
-    return {FOLDER / name: document(board) for name, board in DASHBOARDS.items()}
+    return {folder / name: document(board) for folder in FOLDERS for name, board in DASHBOARDS.items()}
 
 
 if __name__ == "__main__":

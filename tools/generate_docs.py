@@ -13,9 +13,8 @@ from textwrap import fill, wrap
 
 from pulsed.compute.peaks import PRACTICAL_PEAKS
 from pulsed.config.configuration import Config
-from pulsed.config.settings import Key, Settings, all_keys, keys_of
+from pulsed.config.settings import Entry, Key, Settings, all_keys, keys_of
 from tests.support import rule_files
-from tools.hardware.table import page as known_kernels
 from tools.health_docs import health
 from tools.metrics_docs import metrics
 
@@ -169,6 +168,8 @@ def _comment(field: Key, indent: str) -> str:
 def _written(field: Key, value: object) -> str:
     """Return a value as YAML, in the notation of its kind."""
     notation = field.kind
+    if isinstance(value, Entry):
+        return _written(field, value.written)
     if isinstance(value, tuple):
         written = [json.dumps(item) if "," in str(item) else _written(field, item) for item in value]
         return written[0] if len(written) == 1 else f"[{', '.join(written)}]"
@@ -188,7 +189,6 @@ if __name__ == "__main__":
     (ROOT / "config.example.yaml").write_text(example(), encoding="utf-8")
     (ROOT / "docs/metrics.md").write_text(metrics(), encoding="utf-8")
     (ROOT / "docs/health.md").write_text(health(), encoding="utf-8")
-    (ROOT / "tools/hardware/README.md").write_text(known_kernels(), encoding="utf-8")
     for file in rule_files.FILES:
         (ROOT / file).parent.mkdir(parents=True, exist_ok=True)
         (ROOT / file).write_text(rule_files.text(file), encoding="utf-8")

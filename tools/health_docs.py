@@ -116,9 +116,9 @@ ALERTS_HEAD = """
 |`PulsedGpuHealthCritical`, `PulsedGpuHealthWarning`|one GPU: `crit` for {critical}, `warn` or `hot` for {warning}|
 |`PulsedNodeHealthCritical`, `PulsedNodeHealthWarning`|the node, or several of its GPUs with one cause|
 
-The label `check` names the check; the annotations `problem`, `remedy` and `reading` have the details. `pulsed rules
---per-check` writes one alert per check instead (`PulsedGpuHealthGpuLost`). The node's alert fires when all of its GPUs
-raise the same check, and always for `telemetry`, `dcgm_diag` and these groups, whose name is then the label:
+The label `check` names the check; the annotations `problem`, `remedy` and `reading` have the details. The node's
+alert fires when all of its GPUs raise the same check, and always for `telemetry`, `dcgm_diag` and these groups, whose
+name is then the label:
 """
 
 OTHER_ALERTS_HEAD = """

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "invariants"
 
 COMMANDS = (
-    *("serve", "adapter", "snapshot", "export", "record", "doctor", "counters", "health", "job", "top", "rules"),
+    *("serve", "snapshot", "export", "record", "doctor", "counters", "health", "job", "top", "rules"),
     "check-config",
 )
 TEXTS = (
@@ -34,7 +34,6 @@ TEXTS = (
     ("--version",),
     *((command, "--help") for command in COMMANDS),
     ("rules",),
-    ("rules", "--flat"),
     ("rules", "--format", "kubernetes", "--labels", "release=prometheus"),
     *(
         ("counters", "--exporter-version", version)
@@ -53,7 +52,7 @@ TEXTS = (
 
 PATHS = """
     /metrics /gpus /gpus?view=summary /gpus/0 /gpus/0/class /jobs?limit=1000
-    /jobs?state=ended&user=u1 /workloads /workloads?by=pod /workloads?by=job /autoscale/v1/gpus
+    /jobs?state=ended&user=u1 /workloads /workloads?by=pod /workloads?by=job
     /container/metrics /container/metrics?derived=1&null=1 /health/gpus /health/gpus?format=line
     /events/recent?limit=1000 /catalog /config /openapi.json /history?points=2000&seconds=86400
     /history?points=7&gpu=0&fields=all /gpus/1/history?seconds=86400 /gpus/99 /jobs/none

@@ -9,8 +9,6 @@ from pathlib import Path
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from pulsed.apps.adapter.app import AdapterTelemetry
-from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
 from pulsed.background_tasks import FAILURES
 from pulsed.daemon.collection import attribution_families, discovery_families
 from pulsed.daemon.features import FeatureSet
@@ -19,29 +17,21 @@ from pulsed.daemon.notify import notification_family
 from pulsed.daemon.otlp_push import PUSHED, push_families
 from pulsed.daemon.state_file import WriteStatus
 from pulsed.daemon.state_folder import state_families
-from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
-from pulsed.kubernetes.exporter_pods import PageAddress
-from pulsed.kubernetes.resource_watch import ResourceWatch
-from pulsed.kubernetes.workload_resolver import WorkloadResolver
 from pulsed.model.health import CheckState, NodeHealth
 from pulsed.model.host import PORT_COUNTERS, CpuReading, HostFacts, InfinibandPort
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.model.tick import Tick
 from pulsed.owners.attribution import LABELS
-from pulsed.owners.attribution.pod_workloads import PodSettings
 from pulsed.owners.attribution.source import SourceState
+from pulsed.owners.report.owner_totals import families_of
 from pulsed.present.exposition.catalog import SUMMARIES
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
 from pulsed.present.exposition.host_families import cpu_families, node_families
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
-from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
+from pulsed.present.exposition.owner_families import FINDING_FAMILIES, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.telemetry import Telemetry, task_families
-from pulsed.present.owner_totals import families_of
-from pulsed.reader.exporter import ExporterSettings
-from pulsed.reader.exporter.source import Scraper
 from tools.class_docs import classes
-from tools.hardware.readings import kept_runs
 from tools.metric_rows import Row, mark_of, table
 from tools.quantity_docs import quantities
 
@@ -112,22 +102,16 @@ With `publish.compat: [jobstats]`, those of jobstats' own exporter. Labels: `ord
 `GPU_I_ID`, `jobid`, `userid`, `node`.
 """
 
-ADAPTER_HEAD = """
-## Metrics of the adapter
-
-`/metrics` of `pulsed adapter`; also `pulsed_http_requests_total` and `process_*`.
-"""
-
 
 def metrics() -> str:
     """Return the text of docs/metrics.md."""
-    classes_, own = (*classes(), *_confirmation()), (*_owners(), *_jobstats(), *_own(), *_adapter())
+    classes_, own = (*classes(), *_confirmation()), (*_owners(), *_jobstats(), *_own())
     return "\n".join([HEAD, *_computed(), *classes_, *_counted(), *quantities(), *own]) + "\n"
 
 
 def _confirmation() -> Iterator[str]:
-    ran = "" if kept_runs() else "; it has not run on hardware yet"
-    yield f"\n`make hardware` compares the rules and MFU with [known kernels](../tools/hardware/README.md){ran}."
+    script = "[known work](../tools/hardware.py)"
+    yield f"\n`make hardware` compares the rules and MFU with {script}; it has not run on hardware."
     yield "`pulsed_gpu_mfu_ratio` follows arXiv 2605.20799: r = 0.78 over 608 jobs on H100."
 
 
@@ -165,7 +149,6 @@ def _owners() -> Iterator[str]:
     of_workloads = [family for family in families_of("workload") if family not in families_of("job")]
     helps |= {family.full_name("workload"): family.help for family in of_workloads if family.name != "gpus"}
     helps |= {
-        "pulsed_workload_scale_hint": HINT_HELP,
         "pulsed_jobs_dropped_total": "Owners without an account or series of their own",
         "pulsed_owners_without_series": WITHOUT_SERIES_HELP,
     }
@@ -201,7 +184,7 @@ def _own() -> Iterator[str]:
 
 
 def _of_features(store: TargetStore) -> Iterator[Metric]:
-    yield from discovery_families([DiscoveryList("file", "targets.json", True, 0.0)])
+    yield from discovery_families([DiscoveryList("kubernetes", "/api/v1/pods", True, 0.0)])
     yield from attribution_families([SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})])
     yield from node_families(store)
     yield from cpu_families("node", [CpuReading("", "0", 0.0, 0.0, 0.0, 0.0, 0.0)])
@@ -214,17 +197,6 @@ def _of_features(store: TargetStore) -> Iterator[Metric]:
     FAILURES["accounts"] += 1
     yield from features.metrics(0.0)
     yield from task_families()
-
-
-def _adapter() -> Iterator[str]:
-    yield ADAPTER_HEAD
-    client = ApiClient(ClusterAccess("https://127.0.0.1"))
-    watch = ResourceWatch(client, "", {}, pod_reader([], []))
-    names = PodNames(WorkloadResolver(client), PodSettings(""))
-    telemetry = AdapterTelemetry(
-        ClusterGpus(Scraper(ExporterSettings()).fetch, watch, names, PageAddress(), 0.0), watch
-    )
-    yield from table(_rows(each for each in telemetry.families() if each.name.startswith("pulsed_adapter_")))
 
 
 def _rows(families: Iterable[Metric]) -> Iterator[Row]:

@@ -173,9 +173,6 @@ ALERTS: Mapping[str, str] = {
     "PulsedConfigReloadFailed": "`pulsed check-config FILE`; the old configuration stays in force",
     "PulsedOwnersDenied": "Grant the right that the log names (chart: `rbac.create`); new pods have no workload",
     "PulsedOwnersUnknown": "The log has the reason: API server, kubelet or directory of jobs; new owners are missing",
-    "PulsedAdapterBlind": "The adapter's log: API server, `adapter.namespaces`, `adapter.selectors` or a "
-    "NetworkPolicy; autoscalers keep the replicas",
-    "PulsedAdapterStale": "The adapter's log names the daemons; then their sources. Autoscalers keep the replicas",
     "PulsedGpuInputsMissing": "`pulsed doctor`: a [counters file](../deploy/dcgm-exporter/README.md), or another "
     "tool holds the profiling hardware",
     "PulsedGpuInputsInconsistent": "Stuck or frozen counters: restart the host engine and the exporter; a share cut"

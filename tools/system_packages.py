@@ -165,8 +165,6 @@ def stage(environment: Path, wheel: Path, version: str, zsh: str, target: Path) 
         (PACKAGING / "compile", opt / "lib/compile"),
         (share / "systemd/pulsed.service", units / "pulsed.service"),
         (share / "systemd/pulsed.socket", units / "pulsed.socket"),
-        (share / "systemd/pulsed.service", units / "pulsed@.service"),
-        (share / "systemd/pulsed-shard.conf", units / "pulsed@.service.d/shard.conf"),
         (share / "systemd/pulsed.sysusers.conf", target / "usr/lib/sysusers.d/pulsed.conf"),
         (share / "systemd/pulsed.tmpfiles.conf", target / "usr/lib/tmpfiles.d/pulsed.conf"),
         (share / "systemd/config.yaml", target / "etc/pulsed/config.yaml"),
@@ -248,7 +246,7 @@ def _rpm_files(tree: Path) -> Iterator[str]:
     for path in sorted(tree.rglob("*")):
         name = f"/{path.relative_to(tree)}"
         if path.is_dir() and not path.is_symlink():
-            if name.startswith(("/opt/pulsed", "/etc/pulsed", "/usr/share/doc/pulsed")) or "/pulsed@" in name:
+            if name.startswith(("/opt/pulsed", "/etc/pulsed", "/usr/share/doc/pulsed")):
                 verified = "%verify(not group) " if name.startswith("/etc/") else ""
                 yield f'%dir {verified}%attr({path.stat().st_mode & 0o777:04o}, root, root) "{name}"\n'
             continue

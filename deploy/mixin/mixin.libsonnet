@@ -3,8 +3,6 @@
   _config+:: {
     // Document with a heading per alert; a daemon serves it: 'https://EXTERNAL_URL/docs/health'.
     runbookUrl: 'docs/health.md',
-    // Whether each health check has alerts of its own, in place of one per severity with a label `check`.
-    perCheck: false,
     // Names of alerts and groups to leave out.
     exclude: [],
     // Labels of every alert.
@@ -64,7 +62,7 @@
   } + if config.publishing then published else {},
 
   prometheusRules+:: { groups+: groups(import 'rules.json') },
-  prometheusAlerts+:: { groups+: groups(if config.perCheck then import 'alerts-per-check.json' else import 'alerts.json') },
+  prometheusAlerts+:: { groups+: groups(import 'alerts.json') },
   grafanaDashboards+:: {
     'fleet.json': dashboard(import 'dashboards/fleet.json'),
     'gpu.json': dashboard(import 'dashboards/gpu.json'),

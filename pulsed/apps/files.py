@@ -33,8 +33,6 @@ def run_rules(options: argparse.Namespace) -> int:
         exclude=tuple(options.exclude),
         runbook=options.runbook_url or _runbook(config),
         scale_target=config.publish.scale_target,
-        flat=options.flat,
-        per_check=options.per_check,
     )
     text = document(config.compute_settings(), selection)
     if options.output in ("", "-"):

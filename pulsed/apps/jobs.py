@@ -21,12 +21,12 @@ from pulsed.apps.daemon_client import (
     is_url,
 )
 from pulsed.errors import PulsedError
-from pulsed.present.account_totals import is_same_job, merged_account
-from pulsed.present.job_comparison import compared_jobs, comparison_report
-from pulsed.present.job_line import job_line, with_gpus
-from pulsed.present.job_report import job_report
-from pulsed.present.text_table import job_table
-from pulsed.present.usage import LABELS, WORST, merged_jobs, merged_rows, usage_csv, usage_table
+from pulsed.owners.report.account_totals import is_same_job, merged_account
+from pulsed.owners.report.job_comparison import compared_jobs, comparison_report
+from pulsed.owners.report.job_line import job_line, with_gpus
+from pulsed.owners.report.job_report import job_report
+from pulsed.owners.report.text_table import job_table
+from pulsed.owners.report.usage import LABELS, WORST, merged_jobs, merged_rows, usage_csv, usage_table
 from pulsed.printable import clean_lines
 
 Document = dict[str, Any]

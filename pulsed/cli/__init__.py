@@ -15,7 +15,7 @@ from pulsed import version_text
 from pulsed.cli import options
 from pulsed.cli.arguments import CommandParser
 from pulsed.errors import HealthUsageError, PulsedError, UsageError
-from pulsed.printable import clean_lines
+from pulsed.printable import clean_lines, write_ascii_marks
 
 
 class Command(NamedTuple):
@@ -48,10 +48,6 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "serve": Command("run the daemon", options.SERVE, "daemon.serve:run"),
-    "adapter": Command(
-        "serve the metrics APIs of Kubernetes from the daemons of a cluster", options.ADAPTER, "apps.adapter.run:run",
-        "Answers custom.metrics.k8s.io and external.metrics.k8s.io, for HorizontalPodAutoscalers.",
-    ),
     "snapshot": Command("print one tick and exit", options.SNAPSHOT, "apps.ticks:run_snapshot"),
     "export": Command("print every tick as CSV until the source ends", options.EXPORT, "apps.ticks:run_export"),
     "record": Command(
@@ -103,6 +99,7 @@ EPILOG = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code: 0 success, 1 error at run time, 2 wrong usage or configuration."""
     open_standard_streams()
+    write_ascii_marks(sys.stdout)
     with checked_output():
         return _main(sys.argv[1:] if arguments is None else arguments)
 

@@ -99,12 +99,6 @@ SERVE: Options = (
 )  # fmt: skip
 """Those of the web are exporter-toolkit's."""
 
-ADAPTER: Options = (
-    *LOG,
-    LISTEN,
-    option("--web.config.file", dest="config.web.config_file", metavar="FILE", help="TLS, clients (YAML)"),
-)
-
 SNAPSHOT: Options = (
     *GPUS,
     option("--format", choices=["table", "json", "csv", "prometheus"], default="table"),
@@ -132,8 +126,6 @@ DOCTOR: Options = (
     option("--format", choices=["table", "json"], default="table"),
     option("--exporter-version", **EXPORTER_VERSION,
            help="version of dcgm-exporter, which its page does not include: 4.5.2, or the tag of its image"),
-    option("--shards", metavar="URL", nargs="+", default=[],
-           help="all daemons that share the targets: check that each target is read exactly once"),
 )  # fmt: skip
 
 COUNTERS: Options = (
@@ -202,12 +194,6 @@ RULES: Options = (
            help="leave out an alert or a group (repeatable)"),
     option("--runbook-url", metavar="URL",
            help="URL of the docs/health.md that alerts link to; default: the daemon's, if it has `web.external_url`"),
-    option("--flat", action="store_true",
-           help="use no results of other rules, for engines where they lag (VictoriaMetrics)"),
-    option("--grouped", action="store_false", dest="per_check", default=False,
-           help="one health alert per severity, with a label `check` (default)"),
-    option("--per-check", action="store_true",
-           help="one alert for each health check instead"),
     option("--format", choices=["prometheus", "kubernetes"], default="prometheus"),
     option("--name", type=object_name, help="name of the PrometheusRule of --format kubernetes"),
     option("--namespace", type=object_name, help="its namespace"),

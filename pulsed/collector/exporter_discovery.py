@@ -5,15 +5,17 @@ What is known of the cluster is kept over a restart: the API server may be out o
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
+from pulsed.background_tasks import BackgroundTasks
 from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, gpus_of
-from pulsed.collector.target_discovery import Discovery, MissingExporter
 from pulsed.collector.this_host import BOOT_ID, discovery_node
 from pulsed.config.configuration import Config
 from pulsed.errors import DuplicateGpu, ExporterNotFound
@@ -33,7 +35,7 @@ from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.model.target_store import DiscoveryList
 from pulsed.owners.attribution.pod_workloads import KnownPods
 from pulsed.owners.attribution.source import EXPORTED
-from pulsed.reader.exporter.source import ExporterSource
+from pulsed.reader.exporter.source import ExporterSource, Scraper
 from pulsed.reader.source import Source
 from pulsed.translate.identity import NODE_LABELS, is_loopback, is_same_host
 
@@ -115,18 +117,40 @@ def found_by(config: Config) -> str:
     if config.source.exporter.credentials:
         return ""
     exporter = config.source.exporter
-    return repr((boot, discovery_node(config), exporter.kubernetes, exporter.shard, pod_requirements(config)))
+    return repr((boot, discovery_node(config), exporter.kubernetes, pod_requirements(config)))
 
 
-class ExporterDiscovery(Discovery):
-    """Watches the exporter pods of this node, or of all nodes of its shard. An API server that fails changes nothing.
+class MissingExporter(Source):
+    """In place of exporters that are not there: every read fails with the reason."""
+
+    kind = "exporter"
+
+    def __init__(self, target: str, interval: float, discovery: ExporterDiscovery) -> None:
+        self.target, self.interval, self._discovery = target, interval, discovery
+        self.failures = DiscoveredExporter.failures
+        self._is_first = True
+
+    async def read(self) -> RawTick:
+        """Raise `ExporterNotFound` once discovery has found none, then once an interval."""
+        if not self._is_first:
+            await asyncio.sleep(self.interval)
+        await self._discovery.settle()
+        self._is_first = False
+        if self not in self._discovery.sources:
+            await asyncio.Event().wait()  # until this read is cancelled: discovered sources are about to take its place
+        raise self._discovery.problem()
+
+
+class ExporterDiscovery:
+    """Watches the exporter pods of this node, or of all nodes. An API server that fails changes nothing.
 
     Args:
         client: of the API server, which the caller closes.
+        changed: called when `sources` are others than before.
         endpoints_before: exporters that were found before, until the first list.
 
     Attributes:
-        found_by: see the function.
+        found_by: see the function; empty: nothing to keep for the next run.
         endpoints: the exporters.
         sources: one per exporter, the same object as long as its address is the same. Without an exporter, one that
             fails with the reason. An exporter that is gone stays, failing, with its counters until another one appears.
@@ -144,7 +168,12 @@ class ExporterDiscovery(Discovery):
     ) -> None:
         settings = config.source.exporter.kubernetes
         self._node, self._pod_settings = discovery_node(config), settings
-        super().__init__(config, changed)
+        self._changed, self._settings = changed, config.source.scrapes()
+        self._scraper = Scraper(self._settings)
+        self._scraper.retain()
+        self._read_at: dict[str, float] = {}
+        self._tasks = BackgroundTasks()
+        self._settled = asyncio.Event()
         self._requirements = pod_requirements(config)
         # A watch per namespace needs no rights in others. One of all is cheaper, and shows what else has the labels.
         named = () if settings.namespaces in (None, ALL_NAMESPACES) else settings.namespaces
@@ -159,6 +188,7 @@ class ExporterDiscovery(Discovery):
         self._refused: Sequence[str] = ()
         self.found_by = found_by(config)
         self.endpoints = tuple(endpoints_before)
+        self.sources: tuple[Source, ...] = ()
         self._expect(endpoints_before, {endpoint.target: endpoint.node for endpoint in endpoints_before})
         self._set_sources(())
 
@@ -167,11 +197,22 @@ class ExporterDiscovery(Discovery):
         for watch in self._watches:
             self._tasks.start("kubernetes_watch", watch.run)
 
+    async def settle(self) -> None:
+        """Wait until the first lists have been read, successfully or not."""
+        await self._settled.wait()
+
+    async def stop(self) -> None:
+        """End the watches; `sources` can still be read."""
+        await self._tasks.stop()
+        await self._scraper.release()
+
     @property
     def lists(self) -> Sequence[DiscoveryList]:
         """The watches; one that works is current."""
-        states = zip(self._paths, self._watches, strict=True)
-        return self._with_times("kubernetes", {path: watch.is_listed and not watch.error for path, watch in states})
+        watches = zip(self._paths, self._watches, strict=True)
+        states = {path: watch.is_listed and not watch.error for path, watch in watches}
+        self._read_at |= {path: time.time() for path, is_up in states.items() if is_up}
+        return [DiscoveryList("kubernetes", path, is_up, self._read_at.get(path)) for path, is_up in states.items()]
 
     def problem(self) -> ExporterNotFound:
         """Return why there is no exporter."""
@@ -205,8 +246,6 @@ class ExporterDiscovery(Discovery):
         if refused and refused != self._refused:
             log.warning("pods with the labels of exporters are not read", extra={"pods": _joined(refused)})
         self._refused = refused
-        if not self._node:
-            exporters = [pod for pod in exporters if self._shard.has(pod.node)]
         new_endpoints, self._reasons = endpoints(exporters, page, names_nodes=not self._node)
         prefixed = "" if self._node else "{}/"
         self._expect(new_endpoints, {f"{prefixed.format(pod.node)}{pod.target}": pod.node for pod in exporters})
@@ -236,9 +275,7 @@ class ExporterDiscovery(Discovery):
             self.sources = tuple(same.get(endpoint) or self._source(endpoint) for endpoint in self.endpoints)
         else:
             gone = [source.target for source in before] or [NO_EXPORTER]
-            self.sources = tuple(
-                MissingExporter(target, self._settings.interval, self, DiscoveredExporter.failures) for target in gone
-            )
+            self.sources = tuple(MissingExporter(target, self._settings.interval, self) for target in gone)
 
     def _source(self, endpoint: ExporterEndpoint) -> DiscoveredExporter:
         source = ExporterSource(endpoint.url, self._settings, self._scraper)

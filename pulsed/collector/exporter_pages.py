@@ -56,6 +56,15 @@ class OwnNodeExporter(Source):
                 raise OtherNode(f"{self._what} has the GPUs of node {host}, not of {self._node}", self._remedy)
         return replace(tick, layout=self._layout, target=self.target)
 
+    def is_same(self, other: Source) -> bool:
+        """Return whether the other one reads the same exporter for the same node."""
+        return (
+            type(other) is type(self)
+            and isinstance(other, OwnNodeExporter)
+            and self._node == other._node
+            and self._source.is_same(other._source)
+        )
+
     async def close(self) -> None:
         """Close the connection. Safe to call twice."""
         await self._source.close()

@@ -20,7 +20,6 @@ from pulsed.collector.this_host import (
     kernel_log_of,
     node_name,
     node_of_source,
-    reads_lists,
     selection_of,
 )
 from pulsed.compute.gpu_table import GpuTable
@@ -30,16 +29,17 @@ from pulsed.model.computed_tick import Removal
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.model.tick import Tick
 from pulsed.owners.attribution import Attribution
-from pulsed.reader.exporter.discovery import GONE_SECONDS
 from pulsed.reader.source import Source
 
 if TYPE_CHECKING:
-    from pulsed.collector.exporter_discovery import KnownCluster
-    from pulsed.collector.target_discovery import Discovery
+    from pulsed.collector.exporter_discovery import ExporterDiscovery, KnownCluster
     from pulsed.kubernetes.api_client import ApiClient
     from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 
 log = logging.getLogger(__name__)
+
+GONE_SECONDS = 600.0
+"""How long the state of a target that is no longer configured or discovered is kept."""
 
 
 class SavedHealth:
@@ -115,7 +115,7 @@ class CollectorPool:
         self._config: Config | None = None
         self._running: dict[tuple[str, str], _Running] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._discovery: Discovery | None = None
+        self._discovery: ExporterDiscovery | None = None
         self._gone: dict[tuple[str, str], _Running] = {}
         self.attribution = Attribution()
         self._cluster = Cluster(self.attribution)
@@ -131,7 +131,6 @@ class CollectorPool:
         """
         before, settings, selection = self._config, config.compute_settings(), selection_of(config, {})
         is_new = before is None or (before.source, before.node) != (config.source, config.node)
-        config.source.exporter.shard.check_index()
         client = self._cluster.client_for(config)
         if before is not None and discovers_exporters(config):
             is_new = is_new or before.kubernetes != config.kubernetes
@@ -149,8 +148,6 @@ class CollectorPool:
             self._discovery = discovery
             if discovery is not None:
                 discovery.start()
-        elif self._discovery is not None:
-            self._discovery.reload()
         for running in self._running.values():
             running.pipeline.reconfigure(selection, kernel_log_of(config), config.source.max_gpus)
         self._config = config
@@ -223,24 +220,12 @@ class CollectorPool:
         await self.attribution.stop()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _new_discovery(self, config: Config, client: ApiClient | None) -> Discovery | None:
+    def _new_discovery(self, config: Config, client: ApiClient | None) -> ExporterDiscovery | None:
         """Return a discovery that has not started; it continues with the exporters from an earlier discovery or run.
 
         With other requirements it starts without exporters: the earlier ones may not fulfill them.
         """
         exporter = config.source.exporter
-        if reads_lists(config):
-            from pulsed.collector.target_discovery import TargetDiscovery
-
-            last = self._config.source.exporter if self._config else exporter
-            is_same = (last.discovery, last.file, last.http, last.dns) == (
-                exporter.discovery,
-                exporter.file,
-                exporter.http,
-                exporter.dns,
-            )
-            listed = self._discovery.targets if self._discovery and is_same else {}
-            return TargetDiscovery(config, self._discovered, listed)
         if client is None or not discovers_exporters(config):
             return None
         from pulsed.collector.exporter_discovery import ExporterDiscovery, found_by
@@ -262,8 +247,10 @@ class CollectorPool:
         for source in sources:
             key = (source.kind, source.target)
             old = before.pop(key, None) or self._gone.pop(key, None)
-            if old is None or old.source is not source:
+            if old is None or not self._continues(old, source, config):
                 old = self._start(config, source, old)
+            elif old.source is not source:
+                self._close(source.close())
             self._running[key] = old
         for key, removed in before.items():
             self._end(removed)
@@ -271,6 +258,15 @@ class CollectorPool:
             asyncio.get_running_loop().call_later(GONE_SECONDS, self._forget_gone, key, removed)
         self._store.node = node_name(config)
         self._store.replace([running.target for running in self._running.values()])
+
+    def _continues(self, old: _Running, source: Source, config: Config) -> bool:
+        """Return whether a collector continues in place of a new one of a source."""
+        return old.source is source or (
+            not old.task.done()
+            and old.source.is_same(source)
+            and old.node == node_of_source(source, config)
+            and old.target.stale_after == target_of(source, config).stale_after
+        )
 
     def _forget_gone(self, key: tuple[str, str], removed: _Running) -> None:
         """Forget a target that has not returned."""

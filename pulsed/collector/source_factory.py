@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from pulsed.collector.this_host import api_client, discovers_exporters, node_name, reads_lists
+from pulsed.collector.this_host import api_client, discovers_exporters, node_name
 from pulsed.compute.products import C2C_LINKS
 from pulsed.config.configuration import Config
 from pulsed.model.target_store import Target
 from pulsed.reader.settings import CANDIDATES, MIN_STALE_SECONDS, STALE_INTERVALS
 from pulsed.reader.source import Source, SourceRequest
-
-if TYPE_CHECKING:
-    from pulsed.collector.target_discovery import Discovery
 
 
 def open_sources(config: Config, kind: str | None = None, *, hurried: bool = False) -> Sequence[Source]:
@@ -61,28 +57,21 @@ async def found_sources(config: Config, kind: str | None = None, *, hurried: boo
     Raises:
         ConfigError: a source cannot be made.
     """
-    if kind not in (None, "exporter") or not (discovers_exporters(config) or reads_lists(config)):
+    if kind not in (None, "exporter") or not discovers_exporters(config):
         return open_sources(config, kind, hurried=hurried)
-    if reads_lists(config):
-        from pulsed.collector.target_discovery import TargetDiscovery
-
-        return await _settled(TargetDiscovery(config))
     from pulsed.collector.exporter_discovery import ExporterDiscovery
 
     client = api_client(config)
     try:
-        return await _settled(ExporterDiscovery(config, client))
+        discovery = ExporterDiscovery(config, client)
+        discovery.start()
+        try:
+            await discovery.settle()
+        finally:
+            await discovery.stop()
+        return discovery.sources
     finally:
         await client.close()
-
-
-async def _settled(discovery: Discovery) -> Sequence[Source]:
-    discovery.start()
-    try:
-        await discovery.settle()
-    finally:
-        await discovery.stop()
-    return discovery.sources
 
 
 def target_of(source: Source, config: Config) -> Target:

@@ -37,7 +37,7 @@ def node_of_source(source: Source, config: Config) -> str:
     It is the host in the URL of an exporter of another machine, unless `node` is configured for that one exporter, and
     the node of a pod.
     """
-    if discovers_exporters(config) and discovers_fleet(config):
+    if discovers_fleet(config):
         return source.target.partition("/")[0]
     host = (urlsplit(source.target).hostname or "") if source.kind == "exporter" and "://" in source.target else ""
     is_named = config.node is not None and len(config.source.exporter.targets) == 1 and not discovers_fleet(config)
@@ -49,14 +49,9 @@ def discovers_exporters(config: Config) -> bool:
     return config.source.kind == "exporter" and config.source.exporter.discovery == "kubernetes"
 
 
-def reads_lists(config: Config) -> bool:
-    """Return whether the exporters are those of lists."""
-    return config.source.kind == "exporter" and config.source.exporter.discovery in ("file", "http", "dns")
-
-
 def discovers_fleet(config: Config) -> bool:
     """Return whether the exporters that are found may be of any host."""
-    return reads_lists(config) or (discovers_exporters(config) and config.source.exporter.kubernetes.nodes == "all")
+    return discovers_exporters(config) and config.source.exporter.kubernetes.nodes == "all"
 
 
 def discovery_node(config: Config) -> str:
@@ -83,7 +78,7 @@ def node_of_pods(config: Config) -> str:
     if config.source.kind not in ("auto", "exporter") or discovers_exporters(config) or exporter.own_node:
         return node_name(config)
     is_this_one = len(exporter.targets) == 1 and config.node is not None
-    return node_name(config) if is_this_one or all(map(_is_exporter_here, exporter.targets)) else ""
+    return node_name(config) if is_this_one or all(_is_exporter_here(each.url) for each in exporter.targets) else ""
 
 
 def api_client(config: Config) -> ApiClient:

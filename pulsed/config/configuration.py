@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from pulsed.apps.adapter.settings import AdapterSettings
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
+from pulsed.config.removed import replacement
 from pulsed.config.schema import Schema, files_with_secrets, shown_settings, without_effect
 from pulsed.config.settings import Kind, Problem, Settings, setting
 from pulsed.config.values import Count, FileName, HttpPath, Switch, Text
@@ -24,9 +24,9 @@ from pulsed.host.settings import HostSettings
 from pulsed.kubernetes.settings import KubernetesSettings
 from pulsed.log import LogSettings
 from pulsed.model.gpu_selection import parse
+from pulsed.owners.report.job_numbers import Prices
 from pulsed.owners.settings import AccountsSettings, AttributionSettings
 from pulsed.present.exposition.page import PageSettings
-from pulsed.present.job_numbers import Prices
 from pulsed.present.notification import NotifySettings
 from pulsed.present.settings import EventsSettings, HistorySettings, PublishSettings
 from pulsed.reader.settings import SourceSettings
@@ -86,7 +86,6 @@ class Config(Settings):
     health: HealthSettings = setting(HealthSettings(), "Health checks (docs/health.md).")
     host: HostSettings = setting(HostSettings(), "This host, apart from the samples of its GPUs.")
     kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")
-    adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
     attribution: AttributionSettings = setting(AttributionSettings(), "Owners of the GPUs.")
     accounts: AccountsSettings = setting(AccountsSettings(), "Accounts of owners that have ended, in `state_dir`.")
     notify: NotifySettings = setting(NotifySettings(), "Notifications of the owners of GPUs about findings.")
@@ -200,6 +199,8 @@ def _environment(environment: Mapping[str, str], problems: list[str]) -> Iterato
             # A secret comes as it is: a Kubernetes Secret is not YAML.
             value = LocatedValue(text, origin) if secret else _value(text, origin, key, problems)
             yield from _layer(key, value)
+        elif instead := replacement(key):
+            problems.append(f"{origin}: {key} was removed; {instead}")
         elif not _is_service_link(name, text):
             near = nearest(key, list(_SCHEMA.keys))
             hint = f"did you mean {PREFIX}{near.upper().replace('.', '__')}?" if near else "see docs/configuration.md"

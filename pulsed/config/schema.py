@@ -17,7 +17,8 @@ from typing import Any, Generic, NoReturn, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from pulsed.config.settings import NOT_ALLOWED, Key, Kind, Problem, Settings, Style, all_keys, keys_of
+from pulsed.config.removed import REMOVED, replacement
+from pulsed.config.settings import NOT_ALLOWED, Entry, Key, Kind, Problem, Settings, Style, all_keys, keys_of
 from pulsed.config.yaml import BadYaml, LocatedValue, YamlText
 from pulsed.errors import ConfigError, did_you_mean
 from pulsed.http.credentials import masked
@@ -45,10 +46,13 @@ class Schema(Generic[_S]):
 
     def style(self, path: tuple[str, ...]) -> Style:
         """Return how the plain scalars of a key are taken; in a mapping of free names, as those of the mapping."""
+        within: tuple[str, ...] = ()
         while path and ".".join(path) not in self.keys:
-            path = path[:-1]
+            path, within = path[:-1], (path[-1], *within)
         kind = self.keys[".".join(path)].kind if path else None
-        return kind.style if kind else "typed"
+        if kind is None:
+            return "typed"
+        return "text" if within and within[0] in kind.text_entries else kind.style
 
     def read(self, file: Path, problems: list[str]) -> LocatedValue:
         """Read a YAML file; one that is empty, or that cannot be read, has no keys.
@@ -138,7 +142,7 @@ class Schema(Generic[_S]):
                 yield from self._sections(inner, document.value[name], (*path, name), on_this_machine)
         unknown = [name for name in document.value if name not in keys]
         for name in unknown:
-            yield _line(document, (name,), f"unknown key; {self._hint((*path, name))}", _dotted((*path, name)))
+            yield _line(document, (name,), self._unknown((*path, name)), _dotted((*path, name)))
         with contextlib.suppress(_UnreadError):
             if not unknown:  # a misspelt key is not missing
                 yield from _together(settings.problems(), document, path)
@@ -154,6 +158,8 @@ class Schema(Generic[_S]):
         key = self.keys[name]
         if key.section:
             return _line(document, path, f"{_described(value)} {NOT_ALLOWED}; {self._keys_of(name)}")
+        if instead := REMOVED.get(f"{name}: {value}"):
+            return _line(document, path, f"{_described(value)} was removed; {instead}")
         kind = key.kind or Kind("", ", ".join(key.words), str)
         cause = error.get("ctx", {}).get("error")
         why = f"{cause if isinstance(cause, ValueError) else NOT_ALLOWED}; allowed: {kind.allowed}"
@@ -172,6 +178,10 @@ class Schema(Generic[_S]):
             path.append(next((name for name, key in keys.items() if key.attribute == part), part))
             section = keys[str(path[-1])].section if keys else None
         return tuple(path)
+
+    def _unknown(self, path: KeyPath) -> str:
+        instead = replacement(_dotted(path))
+        return f"was removed; {instead}" if instead else f"unknown key; {self._hint(path)}"
 
     def _hint(self, path: KeyPath) -> str:
         name, section = _dotted(path), _dotted(path[:-1])
@@ -283,6 +293,8 @@ def _values(settings: Settings) -> Iterator[tuple[Key, object]]:
 
 def _has_login(value: object) -> bool:
     """Return whether a URL in a value has a password."""
+    if isinstance(value, Entry):
+        value = value.written
     if isinstance(value, Mapping):
         return any(map(_has_login, value.values()))
     return any(map(_has_login, value)) if isinstance(value, tuple) else _as_json(value) != value
@@ -295,6 +307,8 @@ def _shown(key: Key, value: object) -> object:
 
 
 def _as_json(value: object) -> object:
+    if isinstance(value, Entry):
+        value = value.written
     if isinstance(value, tuple):
         return [_as_json(item) for item in value]
     if isinstance(value, Mapping):

@@ -6,6 +6,7 @@ Must not import any layer.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final, Literal, TypeVar, cast, get_args, get_type_hints
@@ -60,6 +61,7 @@ class Kind:
         style: how a plain scalar is taken. Relative names of files count from the folder of the configuration file.
         secret: never shown: not in errors, not in `/config`.
         secret_file: the name of a file that holds a secret.
+        text_entries: keys with texts, of a value that may also be written as a mapping.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Kind:
     style: Style = "typed"
     secret: bool = False
     secret_file: bool = False
+    text_entries: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Return the validator of values."""
@@ -78,9 +81,18 @@ class Kind:
         return schemas.no_info_plain_validator_function(self._parsed)
 
     def _parsed(self, value: object) -> object:
-        if self.style != "typed" and not is_text(value):
+        if self.style != "typed" and not is_text(value) and not (self.text_entries and isinstance(value, dict)):
             raise ValueError(NOT_ALLOWED)
         return self.parse(value)
+
+
+class Entry(ABC):
+    """A parsed value of a kind that may be written as a text or as a mapping."""
+
+    @property
+    @abstractmethod
+    def written(self) -> object:
+        """The value as the configuration has it: a text or a mapping."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,11 @@ from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
 from pulsed.owners.findings import FindingDetector
+from pulsed.owners.report.owner_totals import WorkloadTotals
 from pulsed.owners.settings import AccountsSettings
 from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.event_documents import finding_change, owner_change
 from pulsed.present.exposition.owner_families import OwnerFamilies
-from pulsed.present.owner_totals import WorkloadTotals
 from pulsed.regular_file import lines_from_end
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class AccountsFeature(Feature):
             self.workloads,
             (lambda since: ()) if files is None else files.lines,
         )
-        yield owner_router(self._store, accounts, lambda: self._config.publish.scale_target)
+        yield owner_router(self._store, accounts)
 
     async def run(self) -> None:
         """Write accounts as they end, and end owners that were on no tick for long."""
@@ -215,7 +215,7 @@ class FindingsFeature(Feature):
     def apply(self, config: Config) -> None:
         """Publish the families of owners by a configuration."""
         publish = config.publish
-        self._families.configure(publish.max_owners, config.page_settings().catalog.owners, publish.scale_target)
+        self._families.configure(publish.max_owners, config.page_settings().catalog.owners)
 
     def take_tick(self, tick: Tick) -> None:
         """Log and announce the findings that begin or end with a tick."""

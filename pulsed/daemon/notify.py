@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import signal
 import time
 from collections import Counter, deque
@@ -20,7 +19,7 @@ from typing import Any
 
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
-from pulsed.background_tasks import Backoff, aligned_sleep
+from pulsed.background_tasks import aligned_sleep
 from pulsed.config.configuration import Config
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
@@ -43,11 +42,11 @@ RECEIVER_SECONDS = 30.0
 """Time limit of a program, and of a request."""
 
 ATTEMPTS = 5
-FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 20.0, 600.0
-"""Pauses after attempts that failed."""
+FIRST_PAUSE_SECONDS = 20.0
+"""Pause after the first attempt that failed; each further one doubles it."""
 
-WAITING = 100
-"""What waits for its receiver; the oldest is dropped."""
+MAX_WAITING = 100
+"""Limit of the queue; the oldest notification is dropped."""
 
 Document = Mapping[str, Any]
 
@@ -63,7 +62,6 @@ class _Delivery:
     receiver: str
     document: Document
     due: float
-    backoff: Backoff
     attempts: int = 0
 
 
@@ -141,10 +139,9 @@ class Notify(Feature):
         shown = account_document(account, node, self._config.prices)
         document = notification(finding, shown, node, time.time(), url)
         for receiver in receivers:
-            if len(self._waiting) >= WAITING:
+            if len(self._waiting) >= MAX_WAITING:
                 self._drop([self._waiting.popleft().receiver], "too many wait")
-            backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, random.random)
-            self._waiting.append(_Delivery(receiver, document, now, backoff))
+            self._waiting.append(_Delivery(receiver, document, now))
 
     def _drop(self, receivers: list[str], reason: str) -> None:
         for receiver in receivers:
@@ -153,29 +150,35 @@ class Notify(Feature):
             self.results[receiver, "dropped"] += 1
 
     async def _deliver(self) -> None:
-        """Send what is due: to each receiver one after the other, until one fails."""
-        await asyncio.gather(*(self._deliver_to(receiver, time.monotonic()) for receiver in self._send))
-
-    async def _deliver_to(self, receiver: str, now: float) -> None:
-        for each in [each for each in self._waiting if each.receiver == receiver and each.due <= now]:
+        """Send what is due, in its order; a receiver that fails gets nothing more until the next time."""
+        failed: set[str] = set()
+        for each in [each for each in self._waiting if each.due <= time.monotonic()]:
+            if each.receiver in failed or each not in self._waiting:
+                continue
             self._waiting.remove(each)
             each.attempts += 1
             try:
-                await self._send[receiver](each.document)
+                await self._send[each.receiver](each.document)
             except NotDelivered as error:
-                self.results[each.receiver, "failed"] += 1
-                is_last = each.attempts >= ATTEMPTS
-                log.warning(
-                    "a notification of an owner could not be delivered",
-                    extra={"receiver": each.receiver, "error": str(error), "attempt": each.attempts, "last": is_last},
-                )
-                if is_last:
-                    self.results[each.receiver, "dropped"] += 1
-                else:
-                    each.due = time.monotonic() + each.backoff.next()
-                    self._waiting.append(each)
-                return
-            self.results[each.receiver, "sent"] += 1
+                failed.add(each.receiver)
+                self._requeue(each, str(error))
+            else:
+                self.results[each.receiver, "sent"] += 1
+
+    def _requeue(self, delivery: _Delivery, error: str) -> None:
+        """Queue a notification that was not delivered again, unless that was the last attempt."""
+        receiver, attempts = delivery.receiver, delivery.attempts
+        is_last = attempts >= ATTEMPTS
+        self.results[receiver, "failed"] += 1
+        log.warning(
+            "a notification of an owner could not be delivered",
+            extra={"receiver": receiver, "error": error, "attempt": attempts, "last": is_last},
+        )
+        if is_last:
+            self.results[receiver, "dropped"] += 1
+        else:
+            delivery.due = time.monotonic() + FIRST_PAUSE_SECONDS * 2 ** (attempts - 1)
+            self._waiting.append(delivery)
 
     async def _run_program(self, document: Document) -> None:
         """Run the program; its messages go where those of pulsed go."""

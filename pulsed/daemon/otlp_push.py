@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from pulsed.background_tasks import aligned_sleep
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
-from pulsed.present.otlp.hardware_metrics import DeviceCounters, hardware_points
+from pulsed.present.otlp.hardware_metrics import hardware_points
 from pulsed.present.otlp.settings import OtlpSettings
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ class OtlpPush(Feature):
         self._exporter: OTLPMetricExporter | None = None
         self._is_changed = asyncio.Event()
         self._refused = 0
-        self._device_counters = DeviceCounters()
         self.samples: Counter[str] | None = None
 
     def apply(self, config: Config) -> None:
@@ -105,7 +104,7 @@ class OtlpPush(Feature):
     def _data(self, page: str) -> MetricsData:
         from pulsed.present.otlp.exporter import metrics_data
 
-        hardware = hardware_points(self._store, time.monotonic(), self._device_counters)
+        hardware = hardware_points(self._store, time.monotonic())
         return metrics_data(page, hardware, self._store.node, self._settings.attributes, time.time_ns())
 
 

@@ -72,10 +72,6 @@ class ResourceNotFound(KubernetesError):
     """There is no such object, or no such kind (404 Not Found)."""
 
 
-class ResourceConflict(KubernetesError):
-    """The object has changed since it was read (409 Conflict)."""
-
-
 class ResourceExpired(KubernetesError):
     """The version to continue from is too old (410 Gone): the list has to be requested again."""
 
@@ -91,7 +87,6 @@ class WatchEvent:
 _REFUSALS: Mapping[int, type[KubernetesError]] = {
     403: AccessDenied,
     404: ResourceNotFound,
-    409: ResourceConflict,
     410: ResourceExpired,
 }
 
@@ -133,15 +128,6 @@ class ApiClient:
         """
         return self._parsed((await self._send(path)).body)
 
-    async def put(self, path: str, item: JsonObject) -> None:
-        """Replace an object as it was read, with its version.
-
-        Raises:
-            ResourceConflict: it has changed since.
-            KubernetesError: it was not replaced.
-        """
-        await self._send(path, "PUT", item)
-
     async def patch(self, path: str, changes: JsonObject) -> JsonObject:
         """Change an object by a strategic merge patch; return it. Raises `KubernetesError` if it was not changed."""
         return self._parsed((await self._send(path, "PATCH", changes, "application/strategic-merge-patch+json")).body)
@@ -149,10 +135,6 @@ class ApiClient:
     async def create(self, path: str, item: JsonObject) -> None:
         """Create an object in a list. Raises `KubernetesError` if it was not created."""
         await self._send(path, "POST", item)
-
-    async def merge(self, path: str, changes: JsonObject) -> None:
-        """Change fields of an object (RFC 7396). Raises `KubernetesError` if they were not changed."""
-        await self._send(path, "PATCH", changes, "application/merge-patch+json")
 
     async def list(self, path: str, query: Mapping[str, str], take: Callable[[JsonObject], None]) -> str:
         """Call `take` with every object, page by page; return the version from which a watch continues the list.

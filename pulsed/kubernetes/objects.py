@@ -106,22 +106,6 @@ def pod_metadata(item: JsonObject, keeps_label: Callable[[str], bool]) -> PodMet
     )
 
 
-_GPU_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-)")
-
-
-def requested_gpus(item: JsonObject) -> int:
-    """Return how many GPUs, MIG instances or shared parts a pod in JSON requests; those of resource claims are not."""
-    containers = mappings(mapping(item.get("spec")).get("containers"))
-    limits = [mapping(mapping(each.get("resources")).get("limits")) for each in containers]
-    counts = [text(value) for each in limits for name, value in each.items() if _GPU_RESOURCE.match(name)]
-    return sum(int(count) for count in counts if count.isascii() and count.isdigit())
-
-
-def has_claims(item: JsonObject) -> bool:
-    """Return whether a pod in JSON has resource claims, which may be of GPUs."""
-    return bool(mappings(mapping(item.get("spec")).get("resourceClaims")))
-
-
 def labels_of(item: JsonObject) -> Labels:
     """Return the labels of an object in JSON."""
     labels = mapping(mapping(item.get("metadata")).get("labels"))

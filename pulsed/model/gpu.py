@@ -37,7 +37,7 @@ LABEL_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 """Regular expression of the name of a Prometheus label."""
 
 RESERVED_LABELS = frozenset(_LABELS_OF_FAMILIES.split())
-"""Labels of the families of GPUs and sources, which the group of a target cannot set."""
+"""Labels of the families of GPUs and sources, which a target cannot set."""
 
 NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
 """Labels of dcgm-exporter's rows about links, switches and processors; a link's row also names its GPU (`gpu_uuid`)."""
@@ -114,7 +114,7 @@ class Device:
         driver_version: kernel driver, such as `535.129.03`.
         device: the device file's name, such as `nvidia0`.
         mig_uuid: UUID of the MIG instance itself.
-        target_labels: those of the group of its target in a list of targets; of its series.
+        target_labels: of its target in the configuration; of its series.
         fabric: the NVLink fabric that it is in, as its cluster's UUID and clique; empty if unknown.
         platform: where it is in its rack, by `PLATFORM`; empty if unknown.
         serial: of the board, as its vendor wants it.

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Dialect = Literal["exporter", "dmon", "pulsed"]
-"""The naming that a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`), `dcgmi dmon` (`GPUTL`), or pulsed's own
-CSV (`gpu_utilization_ratio`)."""
+Dialect = Literal["exporter", "dmon"]
+"""The naming that a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`) or `dcgmi dmon` (`GPUTL`)."""
 
-DECIMALS: Mapping[Dialect, int] = {"dmon": 3, "exporter": 6, "pulsed": 3}
-"""Decimals of fractions by dialect. pulsed's CSV may be of a dmon."""
+DECIMALS: Mapping[Dialect, int] = {"dmon": 3, "exporter": 6}
+"""Decimals of fractions by dialect."""
 
 MAX_GPUS = 1024
 """GPUs and MIG instances of one target; by default, a target with more fails."""
@@ -182,7 +181,7 @@ class RawTick:
         processes: on all GPUs; None where the source does not list them.
         lost: UUIDs of the GPUs that the driver reports as lost.
         epoch: as far as the source delivers it.
-        target_labels: of the target's group in a list of targets.
+        target_labels: of the target in the configuration.
     """
 
     target: str

@@ -19,8 +19,8 @@ class DiscoveryList(NamedTuple):
     """A list that targets are discovered by.
 
     Attributes:
-        kind: `file`, `http`, `dns` or `kubernetes`.
-        name: of the file, URL, DNS name, or path in the Kubernetes API.
+        kind: `kubernetes`.
+        name: path in the Kubernetes API.
         is_up: whether it could be read when it was read last.
         last_success: Unix time when it was last read, or found unchanged; None before.
     """

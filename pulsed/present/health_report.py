@@ -12,7 +12,7 @@ from typing import Any
 from pulsed.json_text import moment_of
 from pulsed.kubernetes.objects import NodeCondition
 from pulsed.model.health import SEVERITY, STATES
-from pulsed.present.text_table import demo_lines
+from pulsed.owners.report.text_table import demo_lines
 from pulsed.printable import clean
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3

@@ -19,9 +19,9 @@ from pulsed.json_text import duration_text, rfc3339
 from pulsed.model.gpu import node_of
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
 from pulsed.owners.accounting.activity import WARM_UP_SECONDS
-from pulsed.present.job_advice import FINDING_TEXTS, IDLE_TEXT
-from pulsed.present.job_numbers import Account
-from pulsed.present.job_report import job_report, job_title
+from pulsed.owners.report.job_advice import FINDING_TEXTS, IDLE_TEXT
+from pulsed.owners.report.job_numbers import Account
+from pulsed.owners.report.job_report import job_report, job_title
 from pulsed.present.otlp.settings import ReceiverUrl, receiver_url
 
 FindingKind = Literal["held_idle", "leaked_memory", "hang", "gpu_lost"]

@@ -17,7 +17,7 @@ from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice,
 from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.present.exposition.page import COMPATIBLE, PageSettings
 from pulsed.present.otlp.settings import OtlpSettings
-from pulsed.present.owner_totals import SCALE_TARGET
+from pulsed.present.promql.scale_rules import SCALE_TARGET
 
 HISTORY_SECONDS = 600.0
 HISTORY_BYTES = 8 * 2**20
@@ -80,7 +80,7 @@ class PublishSettings(Settings):
         "counts the rest.",
     )
     scale_target: Ratio = setting(
-        SCALE_TARGET, "Real utilization above which `pulsed_workload_scale_hint` is 1; below half of it, it is -1."
+        SCALE_TARGET, "Target of autoscalers, for the rules `workload:pulsed_*_ratio:scale` of `pulsed rules`."
     )
     grafana_url: ExternalUrl | None = setting(
         None,

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from pulsed.model.target_store import TargetStore
+from pulsed.number_text import left, right
+from pulsed.owners.report.text_table import DEMO_NOTICE
 from pulsed.present.api.gpu_matches import Match, matches
-from pulsed.present.terminal.numbers import left, right
-from pulsed.present.text_table import DEMO_NOTICE
 from pulsed.printable import clean
 
 WIDTH = 120

@@ -81,10 +81,10 @@ class SourceSettings(Settings):
             yield "kind", f"is {self.kind}, which needs {lacking}"
 
     def without_effect(self) -> Iterator[Problem]:
-        """Yield the sections of other kinds; `pulsed adapter` uses `exporter` whatever the kind is."""
+        """Yield the sections of other kinds."""
         for kind, section in SECTIONS.items():
             is_read = section.is_candidate if self.kind == "auto" else kind == self.kind
-            if not is_read and kind != "exporter":
+            if not is_read:
                 yield kind, f"source.kind is {self.kind}"
 
     def section(self, kind: str) -> SourceSection | None:

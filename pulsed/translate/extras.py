@@ -94,8 +94,6 @@ class ExtrasReader:
 
 def extras_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[Entity, ExtrasPlan]:
     """Return the plans of the entities that have extras. What a MIG instance repeats goes to its board."""
-    if layout.dialect == "pulsed":
-        return {}
     slots: dict[Entity, dict[str, list[_Slot]]] = {}
     owners = {position: subject.parent or subject for subject in entities for position, _ in subject.series}
     boards = [subject for subject in entities if subject.parent is None]

@@ -187,28 +187,6 @@ def _adopt(subject: SeriesEntity, board: SeriesEntity) -> None:
         subject.parent = board
 
 
-def pulsed_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[SeriesEntity]:
-    """Return the rows of pulsed's own CSV, each of which is a device, in their order.
-
-    A vGPU as its host sees it is indistinguishable from a MIG instance in this format.
-    """
-    entities = []
-    for labels, positions in blocks.items():
-        row = dict(labels)
-        mig_id = row.get("mig_id", "")
-        entity = Entity(
-            "mig" if mig_id else "gpu",
-            row.get("gpu", ""),
-            row.get("uuid", ""),
-            mig_id,
-            row.get("mig_profile", ""),
-            row.get("node", node),
-        )
-        entities.append(SeriesEntity(entity, series=[(position, 0) for position in positions]))
-        entities[-1].learn([("model", row.get("model", ""))])
-    return entities
-
-
 def host_of(labels: Mapping[str, str]) -> str:
     """Return the host that a row of an exporter's page names; empty if it names none."""
     return next((name for each in NODE_LABELS if (name := labels.get(each)) and not is_loopback(name)), "")

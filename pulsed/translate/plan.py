@@ -6,7 +6,6 @@ depend on the field table and the entities of the layout, not on earlier ticks.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -145,8 +144,6 @@ def read_slot(slot: Slot, values: Sequence[RawValue], first: int, anomalies: lis
 
 def plans(layout: Layout, entities: Sequence[SeriesEntity]) -> tuple[Plan, ...]:
     """Return the plan of each entity of a layout."""
-    if layout.dialect == "pulsed":
-        return tuple(_shared(_plan_of_own(layout, subject)) for subject in entities)
     index = BY_NAME if layout.dialect == "exporter" else BY_SHORT
     ambiguous = _unit_of_ambiguous_name(layout, entities)
     sources: dict[int, _Sources] = {id(subject): {} for subject in entities}
@@ -182,21 +179,6 @@ def _plan(sources: _Sources, reserved_known: bool, texts: tuple[int, ...]) -> Pl
         else:
             contested.append((quantity, groups))
     return Plan(tuple(single), tuple(contested), reserved_known, texts)
-
-
-def _plan_of_own(layout: Layout, subject: SeriesEntity) -> Plan:
-    """Map columns that pulsed wrote: quantities already in base units and checked."""
-    first = first_series(subject)
-    slots = [
-        (series - first, (POSITION[name], 1.0, 1.0, -math.inf, math.inf, _reject))
-        for series, _ in subject.series
-        if (name := layout.series[series].name) in POSITION
-    ]
-    return Plan(tuple(slots), (), True, ())
-
-
-def _reject(value: float, anomalies: list[str]) -> None:
-    """Reject a value outside the infinite range: NaN."""
 
 
 def _texts(layout: Layout, subject: SeriesEntity) -> tuple[int, ...]:
@@ -254,10 +236,7 @@ def unnamed_guests(layout: Layout, entities: Sequence[SeriesEntity]) -> list[int
 
 
 def _quantities(layout: Layout, subject: SeriesEntity) -> set[str]:
-    names = _names(layout, subject)
-    if layout.dialect == "pulsed":
-        return names
-    return {field.quantity for name in names for field in BY_NAME.get(name, ())}
+    return {field.quantity for name in _names(layout, subject) for field in BY_NAME.get(name, ())}
 
 
 def _names(layout: Layout, subject: SeriesEntity) -> set[str]:

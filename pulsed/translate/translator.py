@@ -23,7 +23,6 @@ from pulsed.translate.identity import (
     dmon_entities,
     exporter_entities,
     labelled_owners,
-    pulsed_entities,
 )
 from pulsed.translate.owner_uses import UsePlan, use_plans
 from pulsed.translate.plan import Plan, first_series, plans, unnamed_guests
@@ -141,9 +140,6 @@ class Translator:
             self._learn(layout, values)
             entities = dmon_entities(blocks, self._node, self._texts)
             guests: list[int] = []
-        elif layout.dialect == "pulsed":
-            entities = pulsed_entities(blocks, self._node)
-            guests = unnamed_guests(layout, entities)
         else:
             present = {labels: positions for labels, positions in blocks.items() if labels in live}
             entities = exporter_entities(present, self._node)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pulsed.model.owner import pod
-from pulsed.present.job_numbers import Prices, cost_of
-from tests.present.accounts import BEGIN, document, gpu_account
+from pulsed.owners.report.job_numbers import Prices, cost_of
+from tests.owners.report.accounts import BEGIN, document, gpu_account
 from tests.support.daemon import free_port, pulsed
 from tests.support.http_servers import QuietHandler, running
 
@@ -131,7 +131,7 @@ def test_two_jobs_are_compared(start: Start) -> None:
     url = f"localhost:{start({'/jobs/1': jobs[0], '/jobs/2': jobs[1]})}"
     found = json.loads(pulsed("job", "--compare", "1", "2", url, "--format", "json").stdout)
     assert {name for name, each in found["quantities"].items() if each["differs"]} == {"real_utilization_ratio"}
-    assert "Differs beyond noise: real work\n" in pulsed("job", url, "--compare", "1", "2").stdout
+    assert "Differs by more than the spread: real work\n" in pulsed("job", url, "--compare", "1", "2").stdout
     refused = pulsed("job", "4711", "--compare", "1", "2")
     assert (refused.returncode, "--compare takes two IDs" in refused.stderr) == (2, True)
     assert "there is no job '3'" in pulsed("job", "--compare", "1", "3", url).stderr

@@ -28,11 +28,6 @@ def page(gpus: int) -> str:
     return "".join(f'DCGM_FI_DEV_POWER_USAGE{{gpu="{gpu}",UUID="GPU-{gpu}"}} 100\n' for gpu in range(gpus))
 
 
-def table(gpus: int) -> str:
-    rows = (f"2026-01-01T00:00:00Z,{gpu},GPU-{gpu},100\n" for gpu in range(gpus))
-    return "time,gpu,uuid,power_watts\n" + "".join(rows)
-
-
 def record(folder: Path, gpus: int) -> str:
     capture, path = folder / "capture.txt", folder / "record"
     path.unlink(missing_ok=True)
@@ -66,11 +61,6 @@ def capture(folder: Path, gpus: int) -> list[str]:
 @source
 def saved_page(folder: Path, gpus: int) -> list[str]:
     return replayed(folder, page(gpus))
-
-
-@source
-def csv(folder: Path, gpus: int) -> list[str]:
-    return replayed(folder, table(gpus))
 
 
 @source

@@ -16,6 +16,7 @@ from pulsed.config.configuration import Config, load
 from pulsed.errors import ConfigError
 from pulsed.model.target_store import TargetStore
 from pulsed.model.tick import Tick
+from tests.support.exporters import Exporter, exporting, page
 from tests.support.tampering import tampered
 from tests.support.ticks import results_of
 from tests.support.waiting import eventually
@@ -85,6 +86,34 @@ async def test_targets_come_and_go(watched: Watched, tmp_path: Path) -> None:
     await eventually(lambda: all(target.samples for target in watched.store.targets))
     watched.pool.apply(exporters("b"))
     assert [target.name for target in watched.store.targets] == [f"{tmp_path / 'b'}.prom"]
+
+
+async def test_only_changed_targets_restart(watched: Watched) -> None:
+    """A restarted target scrapes at once; the others wait for their next moment."""
+    exporters = {name: Exporter(page(number)) for number, name in enumerate("abcd")}
+
+    def configured(**labels: str | None) -> Config:
+        targets = [{"url": f"{url}{name}", "labels": {"rack": rack}} for name, rack in labels.items()]
+        settings = ("kind=exporter", "interval=1h", "stale_after=2h", f"exporter.targets={json.dumps(targets)}")
+        return load(None, [f"source.{each}" for each in settings], {})
+
+    def asked() -> list[int]:
+        return [exporters[name].asked for name in "abcd"]
+
+    with exporting(exporters) as url:
+        watched.pool.apply(configured(a="r1", b="r1", c="r1"))
+        await eventually(lambda: len(watched.ticks) == 3)
+        watched.pool.apply(configured(a="r1", b="r2", d=""))
+        await eventually(lambda: len(watched.ticks) == 5)
+        assert asked() == [1, 2, 1, 1]
+        assert {target.name.rpartition("/")[2] for target in watched.store.targets} == {"a", "b", "d"}
+        racks = {tick.raw.target[-1]: dict(tick.raw.target_labels) for tick in watched.ticks[3:]}
+        assert racks == {"b": {"rack": "r2"}, "d": {}}
+        (series,) = [tick.devices[0].target_labels for tick in watched.ticks[3:] if tick.raw.target.endswith("b")]
+        assert series == (("rack", "r2"),)
+        watched.pool.apply(configured(a="r1", b="r2", c="r1", d=""))
+        await eventually(lambda: len(watched.ticks) == 6)
+        assert asked() == [1, 2, 2, 1]
 
 
 async def test_a_configuration_that_cannot_be_followed_changes_nothing(watched: Watched, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ HERE = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip
     ],
 )
 def test_the_boot_id_of_an_exporter_is_known_on_this_host(target: str, here: bool) -> None:
-    for kind, targets in (("exporter", target), ("auto", f"['{target}', {REMOTE}]")):
+    for kind, targets in (("exporter", target), ("auto", f"['{target}', {REMOTE}/other]")):
         config = load(None, (f"source.kind={kind}", f"source.exporter.targets={targets}"), {})
         assert boot_of(host_epoch_of(config, target)) == (HERE if here else "")
 

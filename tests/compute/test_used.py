@@ -158,7 +158,7 @@ def test_any_instance_may_be_the_one_that_transcodes() -> None:
 def test_a_printed_zero_hides_traffic_of_half_its_last_digit(model: str, hidden: float) -> None:
     """Three decimals of DRAM activity: 1.67 GB/s of an H100."""
     device, reading = replace(H100, model=model), IDLE._replace(**dict.fromkeys(PCIE))
-    for dialect, is_open in (("dmon", hidden > 0.0), ("exporter", False), ("pulsed", hidden > 0.0)):
+    for dialect, is_open in (("dmon", hidden > 0.0), ("exporter", False)):
         tick = Watched(device, reading, None, Layout(dialect, ())).tick  # type: ignore[arg-type]
         assert tick.gpus[0].result.workload.candidates == (("idle", "io_or_data_loading") if is_open else ())
         assert tick.gpus[0].result.workload.used is (None if is_open else False)

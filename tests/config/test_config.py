@@ -25,7 +25,7 @@ from pulsed.compute.settings import (
 from pulsed.config.configuration import Config, check, load
 from pulsed.config.settings import all_keys
 from pulsed.errors import ConfigError
-from pulsed.reader.exporter import ExporterSettings
+from pulsed.reader.exporter import ExporterSettings, ExporterTarget
 from pulsed.reader.replay import DEFAULT_START
 from tools.generate_docs import ROOT, example, manual
 
@@ -50,7 +50,10 @@ ADDRESS = (
     "allowed: host:port such as :9401, 127.0.0.1:9401, [::1]:9401, or unix:/run/pulsed.sock; one or a list of them"
 )
 BOUNDS = "allowed: ratios in ascending order, such as [0.25, 0.5, 0.75]"
-TARGET = "allowed: a URL such as http://localhost:9400/metrics, or the name of a saved page; one or a list of them"
+TARGET = (
+    "allowed: a URL such as http://localhost:9400/metrics, the name of a saved page, or {url: URL, labels: {rack: r1}}"
+    "; one or a list of them"
+)
 NAMESPACES = "allowed: names such as gpu-operator, one or a list of them; or all"
 
 BAD = {
@@ -101,7 +104,6 @@ BAD = {
         ":4: source.exporter.kubernetes.namespace: unknown key; did you mean source.exporter.kubernetes.namespaces?",
         f":5: source.exporter.kubernetes.namespaces[1]: '../secrets' is not a namespace; {NAMESPACES}",
         f":5: source.exporter.kubernetes.namespaces[2]: 'GPU' is not a namespace; {NAMESPACES}",
-        f":6: adapter.namespaces: a list has all in addition to other namespaces; {NAMESPACES}",
     ],
     "not-a-mapping": [":1: the file must hold keys with values, as in 'listen: :9401'"],
     "not-utf-8": [": cannot be read: it is not UTF-8; name a YAML file"],
@@ -117,6 +119,9 @@ BAD = {
         ":3: compute.real_utilization.preset: is custom, which needs weights; set compute.real_utilization.weights"
     ],
     "preset-unknown": [":3: compute.real_utilization.preset: 'aii' is not allowed; allowed: ai, hpc, mem, custom"],
+    "removed": [
+        ":1: adapter: was removed; scale with KEDA or prometheus-adapter: helm/pulsed/README.md#autoscaling",
+    ],
     "replay-speed-negative": [":3: source.replay.speed: -1 is not allowed; allowed: a number, 0 or more"],
     "replay-start-garbage": [
         ":3: source.replay.start: 'yesterday' is not a time; allowed: Unix seconds, "
@@ -259,12 +264,12 @@ def test_relative_files_count_from_the_configuration_file() -> None:
     assert config.source.replay.path == str(FIXTURES / "capture.txt")
     assert exporter.ca_file == str(FIXTURES / "ca.pem")
     assert exporter.key_file == "/etc/pulsed/client.key"
-    assert exporter.targets == (
+    assert [target.url for target in exporter.targets] == [
         "https://a:9400/metrics",
         str(FIXTURES / "pages/b.prom"),
         "/srv/c.prom",
         "file:///srv/d.prom",
-    )
+    ]
     assert load(None, ["source.replay.path=capture.txt"], {}).source.replay.path == "capture.txt"
 
 
@@ -311,24 +316,17 @@ def test_every_good_fixture_loads() -> None:
     ("text", "unused"),
     [
         (
-            "source: {kind: exporter, exporter: {http: {url: http://a/targets}}}",
-            {"source.exporter.http.url": "it needs discovery: http"},
+            "source: {kind: exporter, exporter: {kubernetes: {scheme: https}}}",
+            {"source.exporter.kubernetes.scheme": "it needs discovery: kubernetes"},
         ),
         (
-            "source: {kind: exporter, exporter: {discovery: http, http: {url: http://a/targets}}}",
-            {},
-        ),
-        (
-            "source: {kind: exporter, exporter: {discovery: dns, dns: {names: a, port: 9400}, targets: http://b}}",
-            {
-                "source.exporter.dns.port": "SRV records have ports of their own",
-                "source.exporter.targets": "it needs discovery: static, and that is dns",
-            },
+            "source: {kind: exporter, exporter: {discovery: kubernetes, targets: http://b}}",
+            {"source.exporter.targets": "it needs discovery: static, and that is kubernetes"},
         ),
         ("source: {kind: nvml, replay: {path: a}, dcgmi: {groups: [core]}}", None),
         ("publish: {otlp: {interval: 5s}}", {"publish.otlp.interval": "it needs enabled"}),
         ("publish: {otlp: {enabled: false}}", {}),
-        ("source: {kind: demo, nvml: , exporter: {dns: {names: }}}", {}),
+        ("source: {kind: demo, nvml: , exporter: {kubernetes: {scheme: }}}", {}),
         ("web: {systemd_socket: true}\nlisten: :9401", {"listen": "web.systemd_socket replaces it"}),
         ("kubernetes: {conditions: {heartbeat: 1m}}", {"kubernetes.conditions.heartbeat": "it needs enabled"}),
         ("attribution: {workloads: {pod_labels: team}}", {"attribution.workloads.pod_labels": "it needs enabled"}),
@@ -416,8 +414,65 @@ def test_unreadable_file(tmp_path: Path, name: str, reason: str) -> None:
 def test_targets_by_environment() -> None:
     one = {"PULSED_SOURCE__EXPORTER__TARGETS": "http://a:9400/metrics"}
     two = {"PULSED_SOURCE__EXPORTER__TARGETS": "[http://a:9400/metrics, http://b:9400/metrics]"}
-    assert load(None, (), one).source.exporter.targets == ("http://a:9400/metrics",)
-    assert load(None, (), two).source.exporter.targets == ("http://a:9400/metrics", "http://b:9400/metrics")
+    urls = [[target.url for target in load(None, (), given).source.exporter.targets] for given in (one, two)]
+    assert urls == [["http://a:9400/metrics"], ["http://a:9400/metrics", "http://b:9400/metrics"]]
+
+
+def test_labels_of_targets(tmp_path: Path) -> None:
+    """Labels are texts as written; names of files count from the folder of the configuration file."""
+    file = tmp_path / "pulsed.yaml"
+    file.write_text(
+        "source:\n  exporter:\n    targets:\n"
+        "      - http://a:9400/metrics\n"
+        "      - {url: pages/b.prom, labels: {rack: 007, zone: b, empty: ''}}\n"
+        f"      - {{url: 'http://u:{SECRET}@c:9400/metrics', labels: {{rack: r1}}}}\n"
+    )
+    config = check(file)
+    a, b, c = config.source.exporter.targets
+    assert (a.url, a.labels) == ("http://a:9400/metrics", {})
+    assert (b.url, b.labels) == (str(tmp_path / "pages/b.prom"), {"rack": "007", "zone": "b"})
+    assert c.labels == {"rack": "r1"}
+    shown = config.masked()["source"]["exporter"]["targets"]  # type: ignore[index]  # JSON
+    assert shown[0] == "http://a:9400/metrics"
+    assert shown[2] == {"url": "http://***@c:9400/metrics", "labels": {"rack": "r1"}}
+    assert file in set(config.secret_files(file))
+    assert SECRET not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("{labels: {rack: r1}}", "has no url"),
+        ("{url: http://a, label: {rack: r1}}", "has the unknown key label"),
+        ("{url: http://a, labels: {gpu: '1'}}", "has the label gpu, which the series of GPUs have themselves"),
+        ("{url: http://a, labels: {a-b: c}}", "has the label 'a-b', which is not a name of a label"),
+        ("{url: http://a, labels: [rack]}", "has labels that are not texts by name"),
+        ("{url: ftp://a}", "does not begin with http:// or https://"),
+        (f"{{url: http://a, labels: {{rack: {'r' * 257}}}}}", "has the label rack with more than 256 characters"),
+        (f"{{url: http://a, labels: {{{', '.join(f'l{n}: a' for n in range(33))}}}}}", "has more than 32 labels"),
+    ],
+)
+def test_wrong_targets(target: str, problem: str) -> None:
+    (line,) = problems([f"source.exporter.targets=[http://b, {target}]"])
+    assert line.startswith(f"--set: source.exporter.targets[1]: a mapping {problem}; allowed: a URL such as ")
+
+
+def test_a_target_is_given_once() -> None:
+    (line,) = problems(["source.exporter.targets=[http://a, http://b, {url: http://a, labels: {rack: r1}}]"])
+    assert "targets: a list has the target number 1 again as number 3; allowed: " in line
+
+
+@pytest.mark.parametrize("key", ["discovery: dns", "file: {files: a.json}", "http: {url: http://a}", "shard: {of: 2}"])
+def test_removed_keys_name_what_to_do(key: str) -> None:
+    (line,) = problems([f"source.exporter={{{key}}}"])
+    assert " was removed; " in line
+    assert "source.exporter.targets" in line
+
+
+def test_a_removed_key_in_the_environment() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(None, (), {"PULSED_SOURCE__EXPORTER__SHARD__INDEX": "pulsed-0"})
+    assert "source.exporter.shard.index was removed; run one daemon per node" in str(caught.value)
 
 
 def test_ipv6_needs_no_quotes_outside_of_a_file() -> None:
@@ -469,7 +524,10 @@ def test_set_without_a_key(override: str) -> None:
 
 def test_unknown_environment_variable_names_the_nearest() -> None:
     environment = {"PULSED_SOURCE__EXPORTER__TARGET": SECRET, "PULSED_LOG_LEVEL": "debug", "PULSED_QUUX": "9401"}
+    environment["PULSED_ADAPTER__INTERVAL"] = "5s"
     assert problems(environment=environment) == [
+        "environment variable PULSED_ADAPTER__INTERVAL: adapter.interval was removed; "
+        "scale with KEDA or prometheus-adapter: helm/pulsed/README.md#autoscaling",
         "environment variable PULSED_LOG_LEVEL: no key has this name; did you mean PULSED_LOG__LEVEL?",
         "environment variable PULSED_QUUX: no key has this name; see docs/configuration.md",
         "environment variable PULSED_SOURCE__EXPORTER__TARGET: no key has this name; "
@@ -551,7 +609,7 @@ def test_no_url_is_shown_with_its_login() -> None:
         else:
             accepted.append(path)
         assert SECRET not in shown, path
-    assert {"source.exporter.targets", "source.exporter.http.url", "publish.otlp.url"} <= set(accepted)
+    assert {"source.exporter.targets", "publish.otlp.url"} <= set(accepted)
 
 
 def test_masked_is_the_rest_as_it_is() -> None:
@@ -596,7 +654,7 @@ def test_errors_never_show_secrets(tmp_path: Path, text: str) -> None:
 def test_password_file_that_cannot_be_read(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("secret \n")
-    ExporterSettings(targets=("a",), username="u", password_file=str(file)).check_password_file()
+    ExporterSettings(targets=(ExporterTarget("a"),), username="u", password_file=str(file)).check_password_file()
     ExporterSettings().check_password_file()
     with pytest.raises(ConfigError, match=r"cannot read .*missing: No such file"):
         ExporterSettings(username="u", password_file=str(tmp_path / "missing")).check_password_file()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.kubernetes.objects import parse_selector, requested_gpus
+from pulsed.kubernetes.objects import parse_selector
 from tests.support.kubernetes.fake_api_server import pod, selector
 
 LABELS = {"app": "web", "tier": "a", "empty": "", "example.org/part-of": "x.y_z"}
@@ -47,18 +47,3 @@ def test_selectors(text: str, matches: bool) -> None:
 def test_what_is_not_a_selector(text: str) -> None:
     with pytest.raises(ValueError, match="is not a label selector"):
         parse_selector(text)
-
-
-@pytest.mark.parametrize(
-    ("limits", "gpus"),
-    [
-        ([{"nvidia.com/gpu": "2", "cpu": "4"}, {"nvidia.com/gpu": "1"}], 3),
-        ([{"nvidia.com/mig-1g.5gb": "2"}, {"nvidia.com/gpu.shared": "1"}], 3),
-        ([{"nvidia.com/rdma_shared": "1", "amd.com/gpu": "1"}, {}], 0),
-        ([{"nvidia.com/gpu": None}], 0),
-    ],
-)
-def test_requested_gpus(limits: list[dict[str, object]], gpus: int) -> None:
-    item = {"spec": {"containers": [{"resources": {"limits": each}} for each in limits]}}
-    assert requested_gpus(item) == gpus
-    assert requested_gpus({"spec": {"containers": [{"resources": []}, {}]}}) == 0

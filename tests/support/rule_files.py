@@ -1,4 +1,4 @@
-"""The rule files that are shipped, each as `pulsed rules` makes it with the default configuration."""
+"""The rule files that are shipped, as `pulsed rules` makes them with the default configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pulsed.present.promql.rule_set import RuleSelection, document
 
 FILES: Mapping[str, RuleSelection] = {
     "deploy/prometheus/rules/pulsed.yaml": RuleSelection(),
-    "deploy/prometheus/rules/pulsed-per-check.yaml": RuleSelection(per_check=True),
+    "helm/pulsed/files/rules.yaml": RuleSelection(),
 }
 
 

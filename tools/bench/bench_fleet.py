@@ -26,14 +26,12 @@ def run() -> Iterator[Figure]:
     port = free_port()
     with tempfile.TemporaryDirectory() as name, child("tools.bench.exporters", port, TARGETS):
         folder = Path(name)
-        (lists := folder / "targets.json").write_text(
-            json.dumps([{"targets": [f"{address(node)}:{port}" for node in range(TARGETS)]}])
-        )
         settings = {
             "source.kind": "exporter",
             "source.interval": f"{INTERVAL:g}s",
-            "source.exporter.discovery": "file",
-            "source.exporter.file.files": lists,
+            "source.exporter.targets": json.dumps(
+                [f"http://{address(node)}:{port}/metrics" for node in range(TARGETS)]
+            ),
         }
         options = [f"--set={key}={value}" for key, value in settings.items()]
         with serving(folder, *options, ready=False) as daemon:

@@ -39,6 +39,25 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{/* Annotations of an object: those of all, and its own. Call with (list . $own). */}}
+{{- define "pulsed.annotations" -}}
+{{- with mergeOverwrite (dict) (index . 0).Values.commonAnnotations (index . 1 | default dict) -}}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Labels and annotations of an object, with its own ones. Call with (list . $labels $annotations). */}}
+{{- define "pulsed.metadata" -}}
+labels:
+  {{- include "pulsed.labels" (index . 0) | nindent 2 }}
+  {{- with index . 1 }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with include "pulsed.annotations" (list (index . 0) (index . 2)) }}
+{{ . }}
+{{- end }}
+{{- end }}
+
 {{- define "pulsed.serviceAccountName" -}}
 {{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "pulsed.fullname" .) "default") }}
 {{- end }}
@@ -101,7 +120,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "pulsed.resolvesWorkloads" -}}
 {{- $enabled := dig "attribution" "workloads" "enabled" false (.Values | merge dict) }}
 {{- if eq (toString $enabled) "auto" }}
-{{- if and (include "pulsed.readsPods" .) (not (include "pulsed.podNamespaces" .)) }}true{{ end }}
+{{- include "pulsed.readsPods" . }}
 {{- else if and $enabled (ne .Values.source.kind "demo") }}true
 {{- end }}
 {{- end }}
@@ -239,13 +258,6 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- $_ := set $source "exporter" (dict "discovery" "kubernetes" "kubernetes" $pods) }}
 {{- end }}
 {{- end }}
-{{- if eq .Values.mode "fleet" }}
-{{- $exporter := $source.exporter | default dict }}
-{{- if has .Values.source.exporter.via (list "file" "http" "dns") }}
-{{- $_ := set $exporter "discovery" .Values.source.exporter.via }}
-{{- end }}
-{{- $_ := set $source "exporter" (set $exporter "shard" (dict "of" (int .Values.fleet.shards))) }}
-{{- end }}
 {{- if and (eq .Values.source.kind "dcgmi") .Values.source.dcgmi.host }}
 {{- $_ := set $source "dcgmi" (dict "host" .Values.source.dcgmi.host) }}
 {{- end }}
@@ -288,7 +300,7 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- else }}
 {{- if eq (include "pulsed.scheme" $root) "https" }}
 {{- if $web.clientCertificates }}
-{{- fail "webConfig.clientCertificates needs a tlsConfig with cert and keySecret in serviceMonitor" }}
+{{- fail "webConfig.clientCertificates needs a tlsConfig with cert and keySecret in monitor" }}
 {{- end }}
 {{- if $web.caKey }}
 ca: {secret: {name: {{ $web.existingSecret }}, key: {{ $web.caKey }}}}
@@ -300,14 +312,14 @@ insecureSkipVerify: true
 {{- end }}
 {{- end }}
 
-{{/* What both kinds of monitor say about one endpoint. Call with (list . $monitor). */}}
+{{/* The endpoint of a monitor of either kind. */}}
 {{- define "pulsed.endpoint" -}}
-{{- $root := index . 0 }}
-{{- $monitor := index . 1 -}}
+{{- $root := . }}
+{{- $monitor := .Values.monitor -}}
 port: http
 path: {{ include "pulsed.routePrefix" $root }}{{ $root.Values.config.telemetry_path | default "/metrics" }}
 scheme: {{ include "pulsed.scheme" $root }}
-honorLabels: {{ $monitor.honorLabels }}
+honorLabels: true
 {{- with $monitor.interval }}
 interval: {{ . }}
 {{- end }}
@@ -320,20 +332,16 @@ tlsConfig: {{- . | nindent 2 }}
 {{- with $monitor.basicAuth }}
 basicAuth: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- $nodeAsInstance := and $monitor.nodeAsInstance (ne $root.Values.mode "fleet") }}
-{{- if or $nodeAsInstance $monitor.dropLabels $monitor.relabelings }}
 relabelings:
-  {{- if $nodeAsInstance }}
+  {{- if ne .Values.mode "fleet" }}
   - {sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: instance}
   - {sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: node}
   {{- end }}
-  {{- with $monitor.dropLabels }}
-  - {action: labeldrop, regex: {{ join "|" . }}}
-  {{- end }}
+  # A GPU would be another one after each restart of the pod, and one without an owner would count for this namespace.
+  - {action: labeldrop, regex: namespace|pod|container|service|endpoint}
   {{- with $monitor.relabelings }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- end }}
 {{- with $monitor.metricRelabelings }}
 metricRelabelings: {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -33,26 +33,22 @@ def run(options: argparse.Namespace) -> int:
             note = f"defaults; this user may not read {SERVICE_FILE}"
     if note and options.format == "table":
         sys.stdout.write(f"{'configuration':<15} {note}\n")
-    return doctor(configuration(options), options.format, sys.stdout, options.exporter_version, options.shards)
+    return doctor(configuration(options), options.format, sys.stdout, options.exporter_version)
 
 
-def doctor(
-    config: Config, format: str, out: TextIO, exporter: ExporterVersion | None = None, shards: Sequence[str] = ()
-) -> int:
-    """Print the report; return the exit code: 0 if any GPU can be served, or if the shards are right, otherwise 1.
+def doctor(config: Config, format: str, out: TextIO, exporter: ExporterVersion | None = None) -> int:
+    """Print the report; return the exit code: 0 if any GPU can be served, otherwise 1.
 
     Args:
         format: `table` or `json`.
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
-        shards: URLs of the daemons that share the targets: they alone are examined.
     """
-
     logger = logging.getLogger("pulsed")
     before = logger.level
     if config.log.level != "debug":
         logger.setLevel(logging.ERROR)  # the report has the warnings
     try:
-        report = examine(config, exporter, shards)
+        report = examine(config, exporter)
     finally:
         logger.setLevel(before)
     if format == "json":
@@ -60,8 +56,7 @@ def doctor(
         out.write("\n")
     else:
         out.writelines(f"{line}\n" for line in render(report))
-    is_right = not report["shards"]["problems"] if report["shards"] else report["can_serve"]
-    return 0 if is_right else 1
+    return 0 if report["can_serve"] else 1
 
 
 _MAX_NAMED = 8
@@ -73,9 +68,6 @@ def render(report: Report) -> Iterator[str]:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    if shards := report["shards"]:
-        yield from _shard_lines(shards)
-        return
     machine = report["machine"]
     driver = f"NVIDIA driver {machine['driver']}" if machine["driver"] else "no NVIDIA driver"
     files = len(machine["device_files"])
@@ -107,18 +99,6 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"pulsed serve would read {chosen['kind']} ({_some(chosen['targets'])}): {chosen['why']}"
         if not report["can_serve"]:
             yield "Nothing can be served: it has no GPU."
-
-
-def _shard_lines(check: Report) -> Iterator[str]:
-    right = "" if check["problems"] else ": each is read once"
-    yield f"{'shards':<15} {len(check['shards'])}, {check['targets']} targets{right}"
-    for shard in check["shards"]:
-        if not shard["error"]:
-            yield f"    {shard['url']}: shard {shard['shard']['index']}, {len(shard['targets'])} targets"
-    yield from (f"    {problem}" for problem in check["problems"])
-    for name in ("repeated", "missed"):
-        if check[name]:
-            yield f"    {name}: {_some(check[name])}"
 
 
 def _equal_ones(sources: Sequence[Report]) -> Iterator[Sequence[Report]]:

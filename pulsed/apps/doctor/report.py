@@ -10,7 +10,6 @@ from typing import Any
 from pulsed import __version__
 from pulsed.apps.doctor.machine import advice, inspect_machine
 from pulsed.apps.doctor.remedies import is_accepted, outdated, steps, supply
-from pulsed.apps.doctor.shards_check import check_shards
 from pulsed.apps.doctor.source_check import (
     AttributionCheck,
     SourceCheck,
@@ -35,14 +34,13 @@ from pulsed.translate.fields import ExporterVersion, sources
 Report = dict[str, Any]
 
 
-def examine(config: Config, exporter: ExporterVersion | None, shards: Sequence[str] = ()) -> Report:
+def examine(config: Config, exporter: ExporterVersion | None) -> Report:
     """Check the sources and this machine.
 
     Args:
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
-        shards: URLs of the daemons that share the targets: then no source is read.
     """
-    probes, attribution = ([], []) if shards else asyncio.run(_check_sources(config, exporter))
+    probes, attribution = asyncio.run(_check_sources(config, exporter))
     machine = inspect_machine(kernel_log=kernel_log_of(config))
     choice = choose(probes, config.source.kind)
     shown = {"driver": machine.driver or None, "device_files": list(machine.device_files), "dcgm": list(machine.dcgm)}
@@ -51,7 +49,6 @@ def examine(config: Config, exporter: ExporterVersion | None, shards: Sequence[s
         "machine": asdict(machine) | shown,
         "interval_seconds": config.source.interval,
         "sources": [_source(probe, config, machine.dcgm) for probe in probes],
-        "shards": asdict(asyncio.run(check_shards(config, shards))) if shards else None,
         "attribution": [asdict(check) for check in attribution],
         "can_serve": bool(choice and any(True for probe in choice.probes for _ in _devices(probe))),
         "would_take": {

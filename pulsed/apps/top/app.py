@@ -31,8 +31,9 @@ from pulsed.present.terminal.fleet import CARD_HEIGHT, below_gpus, card_columns,
 from pulsed.present.terminal.focus import MINI_FLEET_WIDTH, gpu_lines, has_mini_fleet
 from pulsed.present.terminal.frame import MIN_HEIGHT, MIN_WIDTH, VIEWS, body, header, shown_gpus
 from pulsed.present.terminal.lists import selected_job
-from pulsed.present.terminal.text import Theme, ascii_text, line, styles
+from pulsed.present.terminal.text import Theme, line, styles
 from pulsed.present.terminal.view_state import LAYOUTS, SORTS
+from pulsed.printable import ascii_text
 
 MIN_PAUSE_SECONDS = 0.25
 """Frames are drawn at most four times a second, except in answer to a key."""
@@ -350,7 +351,7 @@ class ReportScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the text."""
-        from pulsed.present.job_report import job_report  # with its imports, which no other view needs
+        from pulsed.owners.report.job_report import job_report  # with its imports, which no other view needs
 
         with VerticalScroll():
             lines = Lines()

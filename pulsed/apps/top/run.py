@@ -25,6 +25,7 @@ from pulsed.errors import PulsedError, UsageError
 from pulsed.present.terminal.frame import VIEWS
 from pulsed.present.terminal.text import Theme
 from pulsed.present.terminal.view_state import ViewState
+from pulsed.printable import is_unicode
 
 if TYPE_CHECKING:
     from pulsed.apps.top.app import TopApp
@@ -34,6 +35,10 @@ MIN_INTERVAL_SECONDS = 0.25
 
 ONCE_WIDTH, ONCE_HEIGHT = 160, 50
 """Size of a frame for a pipe, unless COLUMNS and LINES are set."""
+
+
+ASCII_TERMINALS = ("linux", "dumb")
+"""Values of TERM without graphs; the font of the Linux console lacks most of their characters."""
 
 
 class MissingTerminalPackage(PulsedError):
@@ -65,14 +70,15 @@ def run(options: argparse.Namespace) -> int:
     feeds = feeds or [Feed(local.connect, "this host", options.interval)]
     session = TopSession(feeds, view, opened.gpu)
     theme = theme_of(os.environ, options.theme, is_terminal=sys.stdout.isatty())
+    ascii = options.ascii or not is_unicode(sys.stdout) or os.environ.get("TERM") in ASCII_TERMINALS
     try:
         if not options.once:
-            app = _app_type()(session, theme, ascii=options.ascii, interval=options.interval)
+            app = _app_type()(session, theme, ascii=ascii, interval=options.interval)
             app.run()
             return app.return_code or 0
         session.wait_for_gpus(START_SECONDS if not options.urls else 0.0)
         width, height = shutil.get_terminal_size((ONCE_WIDTH, ONCE_HEIGHT))
-        session.print_once(sys.stdout, width, height, theme, ascii=options.ascii)
+        session.print_once(sys.stdout, width, height, theme, ascii=ascii)
         return 0
     finally:
         local.stop()
@@ -107,6 +113,8 @@ def _shown(gpus: str | None) -> frozenset[str]:
 def _app_type() -> type[TopApp]:
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on stderr
         raise UsageError("top: stdin, stdout or stderr is not a terminal", "`pulsed top --once` prints one frame")
+    if os.environ.get("TERM") == "dumb":
+        raise UsageError("top: TERM=dumb has no full-screen view", "`pulsed top --once` prints one frame")
     try:
         from pulsed.apps.top.app import TopApp
     except ModuleNotFoundError as error:

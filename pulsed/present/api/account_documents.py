@@ -13,11 +13,10 @@ from pulsed.owners.accounting.account import VIOLATIONS, GpuAccount, OwnerAccoun
 from pulsed.owners.accounting.activity import WARM_UP_SECONDS
 from pulsed.owners.accounting.balance import BALANCED, Balance, BalanceSums
 from pulsed.owners.accounting.counter_vector import by_name, observed
-from pulsed.present.account_totals import coverage, with_totals
-from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, at, shape_of
-from pulsed.present.job_advice import Advice, Unjudged
-from pulsed.present.job_numbers import NO_PRICES, Prices
-from pulsed.present.job_statistics import (
+from pulsed.owners.report.account_totals import with_totals
+from pulsed.owners.report.job_advice import Advice, Unjudged
+from pulsed.owners.report.job_numbers import NO_PRICES, Prices
+from pulsed.owners.report.job_statistics import (
     STATISTICS_HELP,
     GpuStatistic,
     JobStatistic,
@@ -25,6 +24,8 @@ from pulsed.present.job_statistics import (
     gpu_statistics,
     timeline_numbers,
 )
+from pulsed.owners.report.sums import ratio_of
+from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, at, shape_of
 
 Seconds = Annotated[float, BeforeValidator(observed)]
 """Observed time, of counters."""
@@ -157,7 +158,7 @@ class _OwnedGpu(NamedTuple):
     @property
     def coverage(self) -> float | None:
         """Share of this time in which it was observed."""
-        return coverage(self.account.observed, self.seconds)
+        return ratio_of(self.account.observed, self.seconds)
 
     @property
     def statistics(self) -> dict[str, GpuStatistic]:

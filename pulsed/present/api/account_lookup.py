@@ -11,8 +11,8 @@ from pulsed.model.owner import Owner
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, EndedAccounts, account_key, ended_account
-from pulsed.present.job_numbers import NO_PRICES, Prices
-from pulsed.present.owner_totals import WorkloadTotals
+from pulsed.owners.report.job_numbers import NO_PRICES, Prices
+from pulsed.owners.report.owner_totals import WorkloadTotals
 
 
 class Accounts(NamedTuple):

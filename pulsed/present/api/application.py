@@ -14,7 +14,6 @@ from fastapi_offline import FastAPIOffline
 from starlette.routing import BaseRoute, Route
 
 from pulsed import __version__
-from pulsed.present.api.routes.autoscale import autoscale_router
 from pulsed.present.api.routes.container_metrics import PATH as CONTAINER_METRICS
 from pulsed.present.api.routes.container_metrics import container_router
 from pulsed.present.api.routes.daemon import daemon_router, host_router, page_router
@@ -29,7 +28,6 @@ ROUTERS: tuple[Callable[[ApiParts], APIRouter], ...] = (
     gpu_router,
     class_router,
     container_router,
-    autoscale_router,
     health_router,
     host_router,
     catalog_router,
@@ -44,7 +42,6 @@ ORDER = (
     "/gpus/{gpu}/history",
     "/jobs",
     CONTAINER_METRICS,
-    "/autoscale/v1/gpus",
     EVENTS,
     "/health/gpus",
     "/host",

@@ -14,7 +14,7 @@ from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedVecto
 from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.errors import UsageError, did_you_mean
 from pulsed.model.computed_tick import Result
-from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value, is_counter
+from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value
 
 Number = Callable[[Reading, Result], Value]
 
@@ -47,9 +47,6 @@ def getter(name: str) -> Callable[[Reading, Result], str | Value]:
 
 FIELDS: tuple[str, ...] = (*WORDS, *NUMBERS, *QUANTITIES)
 """All fields of the history."""
-
-GAUGES: tuple[str, ...] = (*NUMBERS, *(name for name in QUANTITIES if not is_counter(name)))
-"""Numbers that are not counters: what autoscalers can use."""
 
 DEFAULT_FIELDS: tuple[str, ...] = (
     "workload_class",

@@ -12,14 +12,15 @@ from pulsed.model.gpu import node_of
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
 from pulsed.owners.accounting.counter_vector import observed, total, value
-from pulsed.present.account_totals import pod_account
+from pulsed.owners.report.account_totals import pod_account
+from pulsed.owners.report.job_comparison import compared_jobs, comparison_notes, comparison_rows
+from pulsed.owners.report.job_numbers import Prices
+from pulsed.owners.report.job_report import JobReport, job_head
+from pulsed.owners.report.sums import added
+from pulsed.owners.report.text_table import first_finding, has_demo
+from pulsed.owners.report.usage import LABELS, SUMS, GroupBy, lacks_energy, merged_rows
 from pulsed.present.api.account_documents import AccountShape, OwnerShape, account_document
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, shape_of
-from pulsed.present.job_comparison import compared_jobs, comparison_notes, comparison_rows
-from pulsed.present.job_numbers import Prices
-from pulsed.present.job_report import JobReport, job_head
-from pulsed.present.text_table import first_finding, has_demo
-from pulsed.present.usage import LABELS, SUMS, GroupBy, lacks_energy, merged_rows
 
 
 class EarlierAccountShape(DocumentModel):
@@ -39,7 +40,7 @@ class ComparisonShape(DocumentModel):
     first: str
     second: str
     rows: list[list[str]] = Field(description="the table; the first row is the head")
-    notes: list[str] = Field(description="what differs beyond noise, and what is not evaluated")
+    notes: list[str] = Field(description="what differs by more than its spread, and what cannot be judged")
 
 
 class NewestAccountShape(AccountShape):
@@ -130,21 +131,23 @@ class Usage(NamedTuple):
         return Usage(rows, worst[:WORST])
 
 
+_NOTHING: Document = dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
+
+
 def usage(accounts: Iterable[OwnerAccount], by: GroupBy, here: str, prices: Prices) -> Usage:
     """Return what the owners of each group got out of their GPUs; `here` is this process's node."""
     rows: dict[tuple[str, ...], Document] = {}
     jobs: list[tuple[float, int, Document, OwnerAccount]] = []
     for number, account in enumerate(accounts):
-        job: Document = dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
-        keys = set()
+        parts: dict[tuple[str, ...], Document] = {}
         for gpu in account.gpus.values():
             labels = _labels(by, account.owner, node_of(gpu.device, here))
-            keys.add(key := tuple(labels.values()))
-            row = rows.setdefault(key, labels | {"jobs": 0} | dict.fromkeys(SUMS, 0.0) | {"energy_joules": None})
-            for name, amount in _sums(gpu, account.now):
-                row[name], job[name] = (row[name] or 0.0) + amount, (job[name] or 0.0) + amount
-        for key in keys:
-            rows[key]["jobs"] += 1
+            key = tuple(labels.values())
+            rows.setdefault(key, labels | {"jobs": 0} | _NOTHING)
+            parts[key] = added((parts.get(key), dict(_sums(gpu, account.now))))
+        for key, part in parts.items():
+            rows[key] |= added(({name: rows[key][name] for name in SUMS}, part)) | {"jobs": rows[key]["jobs"] + 1}
+        job: Document = added((_NOTHING, *parts.values()))
         jobs.append((job["held_idle_seconds"], -number, job, account))
         jobs = nlargest(WORST, jobs) if len(jobs) >= 2 * WORST else jobs
     worst = [_job(account, job, here, prices) for _, _, job, account in nlargest(WORST, jobs)]

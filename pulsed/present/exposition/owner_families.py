@@ -20,11 +20,9 @@ from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.findings import FindingName
-from pulsed.present.exposition.text_format import label_pairs
-from pulsed.present.owner_totals import (
+from pulsed.owners.report.owner_totals import (
     JOB,
     POD,
-    SCALE_TARGET,
     WORKLOAD,
     GroupLabels,
     GroupSums,
@@ -36,6 +34,7 @@ from pulsed.present.owner_totals import (
     rows_of,
     sums_of,
 )
+from pulsed.present.exposition.text_format import label_pairs
 
 log = logging.getLogger(__name__)
 
@@ -94,19 +93,14 @@ FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
 }
 """Families of findings, per GPU: name and help."""
 
-_INFO, _DROPPED, _HINT = "pulsed_gpu_owner", "pulsed_jobs_dropped", "pulsed_workload_scale_hint"
+_INFO, _DROPPED = "pulsed_gpu_owner", "pulsed_jobs_dropped"
 WITHOUT_SERIES = "pulsed_owners_without_series"
 WITHOUT_SERIES_HELP = "Owners and workloads with a GPU but without series of their own, because of publish.max_owners"
-HINT_HELP = (
-    "1 if the real utilization of the workload on this node is above publish.scale_target, -1 below half of it, and 0"
-    " in between; absent if it is unknown"
-)
 
 OWNER_NAMES: tuple[str, ...] = (
     f"{_INFO}_info",
     *(name for name, _ in FINDING_FAMILIES.values()),
     *(family.full_name(group.name) for group in PUBLISHED_GROUPS for family in families_of(group.name)),
-    _HINT,
     f"{_DROPPED}_total",
     WITHOUT_SERIES,
 )
@@ -120,7 +114,6 @@ class OwnerFamilies:
     Attributes:
         max_owners: owners with series of their own, and workloads, the oldest first.
         published: the families to collect, of `OWNER_NAMES`.
-        scale_target: real utilization that scale hints aim at.
         workloads: counters of workloads, which also get the accounts that have ended.
     """
 
@@ -128,14 +121,13 @@ class OwnerFamilies:
     accounting: OwnerAccounting
     max_owners: int = MAX_OWNERS
     published: frozenset[str] = frozenset(OWNER_NAMES)
-    scale_target: float = SCALE_TARGET
     workloads: WorkloadTotals = field(default_factory=WorkloadTotals)
     _left_out: dict[str, frozenset[object]] = field(default_factory=dict)
     _dropped: dict[str, int] = field(default_factory=dict)
 
-    def configure(self, max_owners: int, published: frozenset[str], scale_target: float) -> None:
+    def configure(self, max_owners: int, published: frozenset[str]) -> None:
         """Collect so from now on; the arguments are as the attributes."""
-        self.max_owners, self.published, self.scale_target = max_owners, published, scale_target
+        self.max_owners, self.published = max_owners, published
 
     def collect(self, now: float) -> Iterator[Metric]:
         """Yield the families at a monotonic time."""
@@ -152,8 +144,6 @@ class OwnerFamilies:
             totals = self.workloads.sums if group is WORKLOAD else {}
             sums = {labels: sums_of(accounts, owned, totals.get(labels)) for labels, accounts in rows.items()}
             yield from self._group_families(group, sums)
-            if group is WORKLOAD:
-                yield from self._hint_family(sums)
         if f"{_DROPPED}_total" in self.published:
             yield from self._dropped_family(is_needed=bool(owned))
         if owned and WITHOUT_SERIES in self.published:
@@ -208,14 +198,6 @@ class OwnerFamilies:
             for labels, sums in rows.items():
                 if (number := each.get(sums)) is not None:
                     family.add_sample(each.full_name(group.name), dict(labels), number)
-            yield family
-
-    def _hint_family(self, rows: Mapping[GroupLabels, GroupSums]) -> Iterator[Metric]:
-        family = Metric(_HINT, HINT_HELP, "gauge")
-        for labels, sums in rows.items():
-            if (hint := sums.scale_hint(self.scale_target)) is not None:
-                family.add_sample(_HINT, dict(labels), hint)
-        if _HINT in self.published:
             yield family
 
     def _dropped_family(self, *, is_needed: bool) -> Iterator[Metric]:

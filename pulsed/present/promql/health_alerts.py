@@ -1,4 +1,4 @@
-"""The alerts about health, from the tables of checks: one per severity with a label `check`, or one per check.
+"""The alerts about health, from the tables of checks: one per severity, with a label `check`.
 
 Their texts are those of the daemon: `pulsed_gpu_health_problem_info` has the problem and the remedy of a raised check,
 `pulsed_gpu_health_evidence` its readings. A latched state outlives its event by ten minutes at least, so that `for` and
@@ -8,13 +8,11 @@ a scrape of a minute never miss one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.link_faults import LINK_DOWN
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.host.node_checks import NODE_CHECKS, NodeCheck
 from pulsed.model.health import SEVERITY
 from pulsed.present.exposition.host_families import NODE_CHECK
 from pulsed.present.promql.rule_types import GPU, LAST_OWNER, Alert, Severity, lookup, since
@@ -49,32 +47,6 @@ def health_alerts(settings: HealthSettings) -> tuple[Alert, ...]:
     return (*gpus, *nodes)
 
 
-def alerts_of_each_check(settings: HealthSettings) -> tuple[Alert, ...]:
-    """Return the alerts of each check that is not disabled, for each GPU; the state `info` has none."""
-    gpus = (
-        _of_gpu(f"PulsedGpuHealth{name}", _check_expr(check, severity), severity)
-        for check in settings.checks()
-        for name, severity in _names(check)
-    )
-    nodes = (
-        _of_node(f"PulsedNodeHealth{name}", _series(severity, f'check="{check.id}"', NODE_CHECK), severity)
-        for check in NODE_CHECKS
-        if check.id not in settings.disabled
-        for name, severity in _names(check)
-    )
-    return (*gpus, *nodes)
-
-
-def _names(check: Check | NodeCheck) -> Iterator[tuple[str, Severity]]:
-    """Yield the name and the severity of each alert of a check."""
-    name = "".join(word.capitalize() for word in check.id.split("_"))
-    is_warned = bool({"warn", "hot"} & set(check.states))
-    if "crit" in check.states:
-        yield name + ("Critical" if is_warned else ""), "critical"
-    if is_warned:
-        yield name, "warning"
-
-
 def _series(severity: Severity, matcher: str, metric: str = METRIC) -> str:
     """Return the expression of checks in the states of a severity.
 
@@ -107,13 +79,6 @@ def _nvlink_fault(severity: Severity) -> str:
 def _unexplained(severity: Severity, matcher: str) -> str:
     fault = _series("critical", 'check="nvlink_fault"')
     return f"{_series(severity, matcher)} unless on (node, uuid) {fault}"
-
-
-def _check_expr(check: Check, severity: Severity) -> str:
-    """Return the expression of the alert of one check."""
-    if check.id == "nvlink_fault":
-        return _nvlink_fault(severity)
-    return (_unexplained if check.id in EXPLAINED else _series)(severity, f'check="{check.id}"')
 
 
 def _single(settings: HealthSettings, severity: Severity) -> str:

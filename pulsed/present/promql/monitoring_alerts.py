@@ -37,7 +37,7 @@ _INCONSISTENT_WHY = (
 
 def monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
     """Return the alerts on pulsed's own metrics, without `gone_alerts`."""
-    return (*_of_daemons(), *_of_owners(), *_of_adapters(), *_of_inputs(settings))
+    return (*_of_daemons(), *_of_owners(), *_of_inputs(settings))
 
 
 def _of_daemons() -> tuple[Alert, ...]:
@@ -141,7 +141,7 @@ def _of_owners() -> tuple[Alert, ...]:
             "5m",
             "warning",
             f"{DAEMON} may not read owners from {{{{ $labels.source }}}}",
-            "New pods have no workload, and requests of autoscalers for sums may fail. The log names the missing "
+            "New pods have no workload, and autoscaling keeps the replicas. The log names the missing "
             "right; the chart grants it with `rbac.create`.",
         ),
         Alert(
@@ -152,32 +152,6 @@ def _of_owners() -> tuple[Alert, ...]:
             f"{DAEMON} cannot read owners from {{{{ $labels.source }}}}",
             "Known owners are kept; new jobs and pods have no owner or no workload. The log has the reason: the API "
             "server, the kubelet or the directory of jobs cannot be read.",
-        ),
-    )
-
-
-def _of_adapters() -> tuple[Alert, ...]:
-    adapter = "pulsed adapter at {{ $labels.instance }}"
-    return (
-        Alert(
-            "PulsedAdapterBlind",
-            'pulsed_adapter_watch_up == 0\nor sum without (result) (pulsed_adapter_daemons{result="success"}) == 0',
-            "5m",
-            "warning",
-            f"{adapter} cannot list pods, or reads no daemon",
-            "Autoscalers get errors and keep their replicas. Its log has the reason: the API server does not answer or"
-            " refuses (the chart grants the rights), `adapter.namespaces` or `adapter.selectors` match no daemon, or a"
-            " NetworkPolicy is in between.",
-        ),
-        Alert(
-            "PulsedAdapterStale",
-            'pulsed_adapter_gpus{state="stale"} > 0',
-            "10m",
-            "warning",
-            f"{adapter} has no current values for {{{{ $value }}}} GPUs of pods",
-            "Requests for the sums of their workloads fail, and their autoscalers keep the replicas. Its log names "
-            "daemons that do not answer. If it names none, the sources of the daemons deliver no samples, or no "
-            "daemon runs on the node of the pods.",
         ),
     )
 

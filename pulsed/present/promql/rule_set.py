@@ -14,8 +14,7 @@ from typing import Literal, NamedTuple
 from pulsed import __version__
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import UsageError, nearest
-from pulsed.present.owner_totals import SCALE_TARGET
-from pulsed.present.promql.health_alerts import alerts_of_each_check, health_alerts
+from pulsed.present.promql.health_alerts import health_alerts
 from pulsed.present.promql.monitoring_alerts import gone_alerts, monitoring_alerts
 from pulsed.present.promql.rule_types import (
     GPU_KEY,
@@ -29,6 +28,8 @@ from pulsed.present.promql.rule_types import (
     recorded,
     rule_file,
 )
+from pulsed.present.promql.scale_rules import PERIOD as SCALE_PERIOD
+from pulsed.present.promql.scale_rules import SCALE_RECORDING, SCALE_TARGET, scale_rules
 from pulsed.present.promql.use_alerts import (
     OWNER_RECORDING,
     PERIOD,
@@ -42,6 +43,9 @@ from pulsed.present.promql.use_alerts import (
 )
 
 INTERVAL = "1m"
+
+MAX_RULES = 20
+"""Rules of a group; Mimir refuses more by default."""
 
 LEVELS: Mapping[str, tuple[str, ...]] = {
     "node": ("cluster", "node"),
@@ -109,16 +113,9 @@ of_node = partial(recorded, "node")
 """Returns the name of a series by node."""
 
 
-def level_rules(*, flat: bool) -> Iterator[Recording]:
-    """Yield the rules for nodes, models and clusters; if `flat`, no rule uses the result of another one."""
-    for level, labels in LEVELS.items():
-        yield from _of_level(level, labels, is_summed=level == "cluster" and not flat)
-    yield from _of_nodes()
-    yield Recording("cluster:pulsed_health_checks:sum", "sum by (cluster, check, state) (pulsed_health_checks)")
-
-
-def _of_level(level: str, labels: tuple[str, ...], *, is_summed: bool) -> Iterator[Recording]:
-    """Yield the rules of a level; `is_summed` is whether they are sums of what is recorded by node."""
+def level_rules(level: str) -> Iterator[Recording]:
+    """Yield the rules for nodes, models or clusters."""
+    labels, is_summed = LEVELS[level], level == "cluster"
     model = f" * {MODEL_OF}" if level == "model" else ""
 
     def rule(metric: str, operation: str, function: str, expr: str, label: str = "") -> Recording:
@@ -129,13 +126,15 @@ def _of_level(level: str, labels: tuple[str, ...], *, is_summed: bool) -> Iterat
     for rate in (*RATES, *(() if level == "cluster" else CLASS_RATES)):
         yield rule(rate.metric, f"rate{RATE}", "sum", rate.expr + model, rate.label)
     yield rule("health_severity", "max", "max", "pulsed_gpu_health_severity" + model)
+    if is_summed:
+        yield Recording("cluster:pulsed_health_checks:sum", "sum by (cluster, check, state) (pulsed_health_checks)")
 
 
 def _by(function: str, labels: tuple[str, ...], label: str = "") -> str:
     return f"{function} by ({', '.join((*labels, label) if label else labels)})"
 
 
-def _of_nodes() -> Iterator[Recording]:
+def fleet_rules() -> Iterator[Recording]:
     """Yield the rules by node alone; of a mean the sum over GPUs, and their number if some can lack it."""
     labels = LEVELS["node"]
 
@@ -165,9 +164,8 @@ def _of_boards(metric: str) -> str:
 
 LEVEL_RECORDING = "\n".join(
     (
-        "GPUs, real utilization, idle time, power and worst health by node, model, and cluster if Prometheus adds that",
-        "label. The formulas of pulsed-recording-owners apply; idle time has the label kind: held or free. What is by",
-        "node only is for the Fleet dashboard.",
+        "GPUs, real utilization, idle time, power and worst health by node, and by cluster if Prometheus adds that",
+        "label. The formulas of pulsed-recording-jobs apply; idle time has the label kind: held or free.",
     )
 )
 
@@ -186,9 +184,7 @@ class RuleSelection:
         kubernetes: metadata of a `PrometheusRule`; None for a rule file.
         exclude: alerts and groups to leave out, by name.
         runbook: URL of the document that alerts link to.
-        scale_target: real utilization that scale hints of workloads aim at, 0..1.
-        flat: whether no rule may use the result of another one.
-        per_check: whether each health check has alerts of its own.
+        scale_target: mean real utilization or saturation of a workload that autoscalers aim at, 0..1.
     """
 
     kind: Kind = "all"
@@ -196,8 +192,6 @@ class RuleSelection:
     exclude: tuple[str, ...] = ()
     runbook: str = RUNBOOK
     scale_target: float = SCALE_TARGET
-    flat: bool = False
-    per_check: bool = False
 
 
 def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
@@ -216,7 +210,7 @@ def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
 
 
 def _check_names(settings: ComputeSettings, choice: RuleSelection) -> None:
-    every = list(_groups(settings, RuleSelection(per_check=choice.per_check)))
+    every = list(_groups(settings, RuleSelection()))
     alerts = [rule.name for group in every for rule in group.rules if isinstance(rule, Alert)]
     names_of_all = [*(group.name for group in every), *alerts]
     for name in choice.exclude:
@@ -236,16 +230,18 @@ def document(settings: ComputeSettings, choice: RuleSelection) -> str:
 
 def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]:
     if choice.kind != "alerting":
-        yield Group("pulsed-recording-gpus", tuple(level_rules(flat=choice.flat)), LEVEL_RECORDING, INTERVAL)
-        yield Group(
-            "pulsed-recording-owners",
-            (*owner_rules(), *workload_rules(choice.scale_target, flat=choice.flat)),
-            OWNER_RECORDING,
-        )
-        if not choice.flat:
-            yield Group("pulsed-recording-use", tuple(use_rules()), USE_RECORDING, PERIOD)
+        of_clusters = (*level_rules("node"), *level_rules("cluster"))
+        yield Group("pulsed-recording-nodes", of_clusters, LEVEL_RECORDING, INTERVAL)
+        yield Group("pulsed-recording-models", tuple(level_rules("model")), "The same by model.", INTERVAL)
+        yield Group("pulsed-recording-fleet", tuple(fleet_rules()), "Sums by node, for the Fleet dashboard.", INTERVAL)
+        yield Group("pulsed-recording-jobs", tuple(owner_rules("job")), OWNER_RECORDING)
+        yield Group("pulsed-recording-pods", tuple(owner_rules("pod")), "The same by pod and namespace.")
+        of_workloads = (*owner_rules("workload"), *workload_rules())
+        yield Group("pulsed-recording-workloads", of_workloads, "The same by workload, and its current state.")
+        yield Group("pulsed-recording-scale", tuple(scale_rules(choice.scale_target)), SCALE_RECORDING, SCALE_PERIOD)
+        yield Group("pulsed-recording-use", tuple(use_rules()), USE_RECORDING, PERIOD)
     if choice.kind != "recording":
-        of_use = use_alerts(flat=choice.flat or choice.kind == "alerting")  # those alone do not depend on recordings
+        of_use = use_alerts(recorded=choice.kind == "all")
         yield Group("pulsed-alerts-use", of_use, "Idle and little used GPUs.", SLOW_INTERVAL)
         yield Group("pulsed-alerts-findings", finding_alerts(), "Hangs, stragglers and leaked memory.")
         yield Group(
@@ -253,8 +249,7 @@ def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]
         )
         yield Group("pulsed-alerts-gone", gone_alerts(), "GPUs that are no longer reported.", SLOW_INTERVAL)
         yield Group("pulsed-alerts-monitoring", monitoring_alerts(settings), "Daemons, sources, and what is absent.")
-        of_health = (alerts_of_each_check if choice.per_check else health_alerts)(settings.health)
-        yield Group("pulsed-alerts-health", of_health, "The health checks of pulsed.")
+        yield Group("pulsed-alerts-health", health_alerts(settings.health), "The health checks of pulsed.")
 
 
 HEADER = f"""\

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from pulsed.compute.activity import MEDIA, PROFILED_MEDIA
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS
-from pulsed.present import owner_totals
+from pulsed.owners.report import owner_totals
 from pulsed.present.promql.rule_types import GPU, GPU_KEY, OWNER, RATE, Alert, Recording, lookup, number, recorded
+from pulsed.present.promql.scale_rules import PODS
 
 NEARLY_ALWAYS = 0.95
 """Share of time that counts as all of it: a health check or a forgotten monitor may wake a GPU now and then."""
@@ -115,8 +116,8 @@ Real utilization, idle seconds a second, and power while held idle, by GPU: mean
 pulsed-alerts-use reads. Without that group, this one is not needed."""
 
 
-def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
-    """Return the alerts on the use over hours, from pulsed's own counters (`flat`), or from `use_rules`."""
+def use_alerts(*, recorded: bool) -> tuple[Alert, ...]:
+    """Return the alerts on the use over hours, from what `use_rules` records, or from pulsed's own counters."""
 
     def increase(counter: str, over: str, matcher: str = "") -> str:
         return f"increase(pulsed_gpu_{counter}_total{matcher}[{over}])"
@@ -126,16 +127,16 @@ def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
         f"increase({held_seconds}[1h])"
         f" / ignoring (kind) ({increase('observed_seconds', '1h')} > 1800) >= {NEARLY_ALWAYS}"
     )
-    if flat:
+    if recorded:
+        mean = f"avg_over_time({MEAN}[6h])"
+        idle = f"sum_over_time({IDLE_SECONDS}[6h]) / count_over_time({MEAN}[6h])"
+        joules = f"{PERIOD_SECONDS} * sum_over_time({IDLE_JOULES}[1d])"
+    else:
         observed = increase("observed_seconds", "6h")
         known_seconds = f"({observed} - {increase('real_utilization_unknown_seconds', '6h')} > 3600)"
         mean = f"{increase('real_utilization_seconds', '6h')} / {known_seconds}"
         idle = f"sum without (kind) ({increase('idle_seconds', '6h')}) / {observed}"
         joules = increase("idle_energy_joules", "1d", HELD_KIND)
-    else:
-        mean = f"avg_over_time({MEAN}[6h])"
-        idle = f"sum_over_time({IDLE_SECONDS}[6h]) / count_over_time({MEAN}[6h])"
-        joules = f"{PERIOD_SECONDS} * sum_over_time({IDLE_JOULES}[1d])"
     return (
         Alert(
             "PulsedGpuIdleHeld",
@@ -238,37 +239,30 @@ JOB, POD, WORKLOAD = *LEVELS[:2], LEVELS[-1]
 WORKLOAD_UTILIZATION = recorded("workload", "real_utilization_ratio", "mean")
 
 
-def owner_rules() -> Iterator[Recording]:
-    """Yield the rules for jobs, pods, users, accounts and namespaces."""
-    for level in LEVELS:
+def owner_rules(group: str) -> Iterator[Recording]:
+    """Yield the rules from the counters of jobs, pods or workloads."""
+    for level in (each for each in LEVELS if each.group == group):
         for counter in COUNTERS:
             expr = f"sum {level.by} (rate(pulsed_{level.group}_{counter}_total[{RATE}]))"
             yield Recording(recorded(level.level, counter), expr)
 
 
-def workload_rules(scale_target: float, *, flat: bool) -> Iterator[Recording]:
-    """Yield the rules for the current state of workloads over nodes; if `flat`, none uses the result of another."""
+def workload_rules() -> Iterator[Recording]:
+    """Yield the rules for the current state of workloads over nodes."""
     gpus, total = "pulsed_workload_gpus", "pulsed_workload_real_utilization_ratio_sum"
     yield Recording("workload:pulsed_gpus:sum", f"sum {WORKLOAD.by} ({gpus})")
-    yield Recording("workload:pulsed_pods:sum", f"sum {WORKLOAD.by} (pulsed_workload_pods)")
-    mean = f"sum {WORKLOAD.by} ({total})\n/ sum {WORKLOAD.by} ({gpus} and {total})"
-    used = f"({mean})" if flat else WORKLOAD_UTILIZATION
+    yield Recording(PODS, f"sum {WORKLOAD.by} (pulsed_workload_pods)")
     yield Recording(
         WORKLOAD_UTILIZATION,
-        mean,
+        f"sum {WORKLOAD.by} ({total})\n/ sum {WORKLOAD.by} ({gpus} and {total})",
         comment="Each GPU counts once, on whichever node it is; nodes where it is unknown of a GPU are left out.",
-    )
-    yield Recording(
-        "workload:pulsed_scale_hint:raw",
-        f"({used} > bool {scale_target:g}) - ({used} < bool {scale_target / 2:g})",
-        comment="1: more replicas are needed, -1: fewer, 0: neither, by publish.scale_target.",
     )
 
 
 OWNER_RECORDING = "\n".join(
     (
-        "GPUs, real utilization, idle time and power by job, pod, workload, user, account and namespace. rate5m is a",
-        "mean of 5 minutes in seconds per second (GPUs) or watts; series without user or account have no such label.",
+        "GPUs, real utilization, idle time and power by job, user and account. rate5m is a mean of 5 minutes in",
+        "seconds per second (GPUs) or watts; series without user or account have no such label.",
         "  GPU hours:         sum_over_time(user:pulsed_gpu_seconds:rate5m[30d:5m]) / 12",
         "  idle GPU hours:    sum_over_time(user:pulsed_idle_seconds:rate5m[30d:5m]) / 12",
         "  kWh:               sum_over_time(user:pulsed_energy_joules:rate5m[30d:5m]) * 300 / 3.6e6",

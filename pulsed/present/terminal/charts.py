@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from pulsed.number_text import Number, duration
 from pulsed.present.terminal.model import FleetRow, Model, ratio, total
-from pulsed.present.terminal.numbers import Number, duration
-from pulsed.present.terminal.text import BRAILLE, fitting, fixed, line
+from pulsed.present.terminal.text import fitting, fixed, line
 from pulsed.present.terminal.view_state import ViewState
+from pulsed.printable import BRAILLE
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille character by row and column."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from pulsed.number_text import MISSING, Number, field_text_with_unit, rate, right
 from pulsed.present.terminal.charts import SMALL_PLOTS, bar, charts
 from pulsed.present.terminal.model import FleetRow, Model
-from pulsed.present.terminal.numbers import MISSING, Number, field_text_with_unit, rate, right
 from pulsed.present.terminal.text import Part, TableColumn, fitting, fixed, line, table, wrapped
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.present.terminal.words import (

@@ -9,10 +9,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from pulsed.present.terminal.charts import bar
-from pulsed.present.terminal.fleet import DRIVER, gpu_list
-from pulsed.present.terminal.model import DERIVED, Document, FleetRow, Model, ratio
-from pulsed.present.terminal.numbers import (
+from pulsed.number_text import (
     MISSING,
     Number,
     duration,
@@ -26,6 +23,9 @@ from pulsed.present.terminal.numbers import (
     trend,
     whole,
 )
+from pulsed.present.terminal.charts import bar
+from pulsed.present.terminal.fleet import DRIVER, gpu_list
+from pulsed.present.terminal.model import DERIVED, Document, FleetRow, Model, ratio
 from pulsed.present.terminal.text import fixed, line, wrapped
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.present.terminal.words import (

@@ -11,15 +11,15 @@ from typing import NamedTuple
 from rich.console import Console, Group
 from rich.text import Text
 
+from pulsed.number_text import duration, gibibytes, metric, percent, span
 from pulsed.present.terminal.charts import PLOTS, charts
 from pulsed.present.terminal.fleet import fleet
 from pulsed.present.terminal.focus import focus
 from pulsed.present.terminal.lists import changes, help_text, jobs, source_list
 from pulsed.present.terminal.model import FleetRow, Model, total
-from pulsed.present.terminal.numbers import duration, gibibytes, metric, percent, span
-from pulsed.present.terminal.text import Theme, ascii_text, fitting, line, styles, wrapped
+from pulsed.present.terminal.text import Theme, fitting, line, styles, wrapped
 from pulsed.present.terminal.view_state import ViewState
-from pulsed.printable import clean
+from pulsed.printable import ascii_text, clean
 
 MIN_WIDTH, MIN_HEIGHT = 41, 8
 

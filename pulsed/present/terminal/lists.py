@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from pulsed.number_text import ELLIPSIS, MISSING, duration, gibibytes, left, metric, percent
 from pulsed.present.terminal.model import Answers, Document, FleetRow, Model, gpu_name, ratio, seconds_of
-from pulsed.present.terminal.numbers import ELLIPSIS, MISSING, duration, gibibytes, left, metric, percent
 from pulsed.present.terminal.text import TableColumn, distinguished, fixed, line, table, wrapped
 from pulsed.present.terminal.view_state import NUMBERS, SORTS, TEXTS, ViewState
 from pulsed.present.terminal.words import ABBREVIATIONS, HEALTH_MARKS, bottleneck_style, real_words, words

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pulsed.present.terminal.numbers import Number, field_text
+from pulsed.number_text import Number, field_text
 
 Document = Mapping[str, Any]
 

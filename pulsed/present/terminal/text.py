@@ -13,12 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from rich.theme import Theme as Styles
 
-from pulsed.present.terminal.numbers import ELLIPSIS, left
-
-BRAILLE = 0x2800
-"""The braille character without dots; its 8 dots are the 8 bits above."""
-
-_ASCII_MARKS = str.maketrans("█▒·▏▁▂▃▄▅▆▇┌┐└┘─│━…•▔▎", "#=.|_.,-~+*++++-|-~*-|")
+from pulsed.number_text import ELLIPSIS, left
 
 Part = Text | str | tuple[str, str]
 """A text, or one with the name of its style."""
@@ -60,20 +55,6 @@ def _chosen(items: Sequence[tuple[int, int, Kept]], width: int, gap: int) -> lis
             kept.append(at)
             unused -= items[at][1] + gap
     return [items[at][2] for at in sorted(kept)]
-
-
-def ascii_text(text: str) -> str:
-    """Return a text of the same width without characters outside ASCII; escape sequences stay."""
-    return text if text.isascii() else "".join(map(_ascii, text.translate(_ASCII_MARKS)))
-
-
-def _ascii(character: str) -> str:
-    if character.isascii():
-        return character
-    dots = ord(character) - BRAILLE
-    if not 0 < dots < 256:
-        return "?" * cell_len(character)
-    return "'" if dots & 0x09 else ":" if dots & 0x12 else "-" if dots & 0x24 else "."  # at the highest dot
 
 
 def distinguished(texts: Iterable[str], width: int) -> dict[str, str]:

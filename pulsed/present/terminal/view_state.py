@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
+from pulsed.number_text import MISSING
 from pulsed.present.terminal.model import FleetRow, Model
-from pulsed.present.terminal.numbers import MISSING
 
 Test = Callable[[FleetRow], bool]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
+from pulsed.number_text import duration, percent, span
 from pulsed.present.terminal.model import FleetRow
-from pulsed.present.terminal.numbers import duration, percent, span
 from pulsed.present.terminal.text import line
 
 BOTTLENECKS: Mapping[str, str] = {

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pulsed.config.settings import ListKind, Problem, setting
+from pulsed.config.settings import Entry, ListKind, Problem, is_text, setting
 from pulsed.config.values import Duration, FileName, Secret, SecretFileName, Size, Switch, Text, is_path, not_empty
 from pulsed.errors import ConfigError
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_password, read_token
 from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
-from pulsed.reader.exporter.discovery import DnsListSettings, FileListSettings, HttpListSettings, ShardSettings
+from pulsed.model.gpu import LABEL_NAME, RESERVED_LABELS
 from pulsed.reader.source import SourceSection
 
 TIMEOUT_SECONDS = 10.0
@@ -22,7 +23,63 @@ Login = tuple[str, str]
 """User name and password."""
 
 
-def _target(value: str) -> str:
+MAX_LABELS, MAX_LABEL_LENGTH = 32, 256
+"""Limits of a target: number and length of its labels, which all series of its GPUs have."""
+
+_LABEL = re.compile(LABEL_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterTarget(Entry):
+    """An exporter to scrape.
+
+    Attributes:
+        url: or the name of a saved page.
+        labels: of all series of its GPUs, by name.
+    """
+
+    url: str = field(repr=False)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def written(self) -> object:
+        """The URL, with labels in a mapping."""
+        return {"url": self.url, "labels": self.labels} if self.labels else self.url
+
+
+def _target(value: str | Mapping[str, object]) -> ExporterTarget:
+    """Return a target, written as its URL or as a mapping."""
+    if isinstance(value, str):
+        return ExporterTarget(_page(value))
+    if unknown := value.keys() - {"url", "labels"}:
+        raise ValueError(f"has the unknown key {min(unknown)[:80]}")
+    url, labels = value.get("url"), value.get("labels") or {}
+    if not isinstance(url, str) or not is_text(url):
+        raise ValueError("has no url")
+    if not isinstance(labels, dict) or not all(map(is_text, labels.values())):
+        raise ValueError("has labels that are not texts by name")
+    if len(labels) > MAX_LABELS:
+        raise ValueError(f"has more than {MAX_LABELS} labels")
+    for name, text in labels.items():
+        if not _LABEL.fullmatch(name) or name.startswith("__"):
+            raise ValueError(f"has the label {name[:80]!r}, which is not a name of a label")
+        if name in RESERVED_LABELS:
+            raise ValueError(f"has the label {name}, which the series of GPUs have themselves")
+        if len(text) > MAX_LABEL_LENGTH:
+            raise ValueError(f"has the label {name} with more than {MAX_LABEL_LENGTH} characters")
+    return ExporterTarget(_page(url), {name: text for name, text in sorted(labels.items()) if text})
+
+
+def _once(targets: tuple[ExporterTarget, ...]) -> tuple[ExporterTarget, ...]:
+    """Return the targets, none of which may be given twice."""
+    urls = [target.url for target in targets]
+    if len(set(urls)) < len(urls):
+        first = next(number for number, url in enumerate(urls) if url in urls[:number])
+        raise ValueError(f"has the target number {urls.index(urls[first]) + 1} again as number {first + 1}")
+    return targets
+
+
+def _page(value: str) -> str:
     """Return the URL of an exporter or the name of a saved page."""
     if is_path(value):
         return not_empty(value)
@@ -39,13 +96,16 @@ def _target(value: str) -> str:
 
 
 Targets = Annotated[
-    tuple[str, ...],
+    tuple[ExporterTarget, ...],
     ListKind(
         "target",
-        "a URL such as http://localhost:9400/metrics, or the name of a saved page; one or a list of them",
+        "a URL such as http://localhost:9400/metrics, the name of a saved page, or {url: URL, labels: {rack: r1}}; one "
+        "or a list of them",
         _target,
         "file",
+        text_entries=("labels",),
         least=1,
+        check=_once,
     ),
 ]
 
@@ -66,25 +126,21 @@ class ExporterSettings(SourceSection):
     is_candidate: ClassVar[bool] = True
 
     targets: Targets = setting(
-        ("http://localhost:9400/metrics",),
-        "URLs, or files of saved pages. Credentials in a URL are used for that target and never shown.",
+        (ExporterTarget("http://localhost:9400/metrics"),),
+        "URLs, or files of saved pages; `{url: URL, labels: {rack: r1}}` adds labels to all series of its GPUs. A "
+        "change of the file restarts only the targets that it changes. Credentials in a URL are used for that target "
+        "and never shown.",
         hidden=True,
     )
     own_node: Switch = setting(
         False,
         "Refuse pages of `targets` with GPUs of another host than `node`.",
     )
-    discovery: Literal["static", "file", "http", "dns", "kubernetes"] = setting(
+    discovery: Literal["static", "kubernetes"] = setting(
         "static",
-        "`static` reads `targets`; `file`, `http`, `dns` lists in Prometheus' formats, whose labels the "
-        "series get; `kubernetes` pods. Counters continue for targets that return within 10 minutes; while "
-        "half of the targets are missing, those that answer are kept.",
+        "`static` reads `targets`, `kubernetes` pods. Counters continue for targets that return within 10 minutes.",
     )
-    file: FileListSettings = setting(FileListSettings(), "For `discovery: file`.")
-    http: HttpListSettings = setting(HttpListSettings(), "For `discovery: http`.")
-    dns: DnsListSettings = setting(DnsListSettings(), "For `discovery: dns`.")
     kubernetes: ExporterPodSettings = setting(ExporterPodSettings(), "For `discovery: kubernetes`.")
-    shard: ShardSettings = setting(ShardSettings(), "Share of the targets of this process; not of pods of one node.")
     timeout: Duration | None = setting(
         None,
         f"Timeout of a scrape, at most the interval. Unset: {TIMEOUT_SECONDS:g}s or the interval, whichever is "
@@ -123,16 +179,7 @@ class ExporterSettings(SourceSection):
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def problems(self) -> Iterator[Problem]:
-        """Find what contradicts itself among the credentials, and what discovery lacks."""
-        for kind, key, origins in (
-            ("file", "files", self.file.files),
-            ("http", "url", self.http.url),
-            ("dns", "names", self.dns.names),
-        ):
-            if self.discovery == kind and not origins:
-                yield f"{kind}.{key}", f"is missing; discovery: {kind} needs it"
-        if self.discovery == "dns" and self.dns.type != "SRV" and self.dns.port is None:
-            yield "dns.port", f"is missing; records of the type {self.dns.type} have none"
+        """Find what contradicts itself among the credentials."""
         for one, other in (
             ("password", "password_file"),
             ("bearer_token", "bearer_token_file"),
@@ -155,10 +202,9 @@ class ExporterSettings(SourceSection):
 
     def without_effect(self) -> Iterator[Problem]:
         """Yield what another way to find the targets would need."""
-        for kind in ("file", "http", "dns", "kubernetes"):
-            if self.discovery != kind:
-                yield kind, f"it needs discovery: {kind}"
-        if self.discovery != "static":
+        if self.discovery == "static":
+            yield "kubernetes", "it needs discovery: kubernetes"
+        else:
             for key in ("targets", "own_node"):
                 yield key, f"it needs discovery: static, and that is {self.discovery}"
 
@@ -181,9 +227,12 @@ class ExporterSettings(SourceSection):
     def unusable(self) -> Iterator[Problem]:
         """Yield targets that are not files, and credentials that cannot be read."""
         for number, target in enumerate(self.targets):
-            if is_path(target) and not os.path.isfile(target):
-                host = os.path.basename(target)
-                yield f"targets[{number}]", f"{target} is not a file; for an exporter, write http://{host}:9400/metrics"
+            if is_path(target.url) and not os.path.isfile(target.url):
+                host = os.path.basename(target.url)
+                yield (
+                    f"targets[{number}]",
+                    f"{target.url} is not a file; for an exporter, write http://{host}:9400/metrics",
+                )
         for key, file, read in (
             ("password_file", self.password_file, read_password),
             ("bearer_token_file", self.bearer_token_file, read_token),

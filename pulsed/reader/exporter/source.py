@@ -13,6 +13,7 @@ import re
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -31,7 +32,6 @@ from pulsed.http.credentials import (
 )
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick, RawValue
 from pulsed.reader.exporter import ExporterSettings, Login
-from pulsed.reader.exporter.discovery import shard_key
 from pulsed.reader.exposition.parser import PageParser, refuse_other_exporters
 from pulsed.reader.exposition.row import limits_for
 from pulsed.reader.source import Source, SourceRequest
@@ -74,11 +74,7 @@ class ExporterSource(Source):
     Args:
         target: http or https URL (a user and password in it are used and never shown), `file://` URL, or path.
         phase: how long the first read waits, in intervals, 0..1; see `phases`.
-        labels: of the target's group in a list of targets.
-
-    Attributes:
-        labels: as the argument; may change.
-        answered: when the last page came, in seconds of the clock; None before the first.
+        labels: of all series of its GPUs.
 
     Raises:
         ConfigError: the target is neither of these.
@@ -110,8 +106,7 @@ class ExporterSource(Source):
         self._phase, self._clock, self._wall, self._sleep = phase, clock, wall, sleep
         self._start: float | None = None
         self._slot = -1
-        self.labels = labels
-        self.answered: float | None = None
+        self._labels = labels
 
     async def read(self) -> RawTick:
         """Wait for the next scheduled moment, then scrape. Moments that a slow scrape missed are left out.
@@ -126,7 +121,7 @@ class ExporterSource(Source):
             page = await scraper.fetch(self._url, self._login, self._timeout)
         else:
             page = await self._file.call(lambda: _read_file(self._path, self._settings.max_page_bytes))
-        self.answered = clock = self._clock()
+        clock = self._clock()
         arrival = self._wall()
         if not page or page.isspace():
             raise BadPage(f"{self.target}: empty page", self._empty_remedy())
@@ -134,6 +129,15 @@ class ExporterSource(Source):
             return self._parse(page, arrival, clock)
         async with scraper.large_pages:
             return await asyncio.to_thread(self._parse, page, arrival, clock)
+
+    def is_same(self, other: Source) -> bool:
+        """Return whether the other one reads the same page in the same way."""
+        return (
+            isinstance(other, ExporterSource)
+            and (self._path, self._url, self._login, self._labels)
+            == (other._path, other._url, other._login, other._labels)
+            and replace(self._settings, targets=()) == replace(other._settings, targets=())
+        )
 
     async def close(self) -> None:
         """Let go of the shared connections. Safe to call twice."""
@@ -165,7 +169,7 @@ class ExporterSource(Source):
             parsed.rejected,
             spent,
             epoch=self._epoch,
-            target_labels=self.labels,
+            target_labels=self._labels,
         )
 
     async def _next_moment(self) -> None:
@@ -194,10 +198,12 @@ def phases(targets: Sequence[str]) -> list[float]:
 def open_sources(settings: ExporterSettings, request: SourceRequest) -> Sequence[ExporterSource]:
     """Return one source per target, with one `Scraper` among them, as `SourceSection` describes."""
     settings.check_password_file()
-    targets = [target for target in settings.targets if settings.shard.has(shard_key(target))]
-    scraper = Scraper(settings)
-    delays = [0.0] * len(targets) if request.hurried else phases(targets)
-    return [ExporterSource(target, settings, scraper, delay) for target, delay in zip(targets, delays, strict=True)]
+    scraper, targets = Scraper(settings), settings.targets
+    delays = [0.0] * len(targets) if request.hurried else phases([target.url for target in targets])
+    return [
+        ExporterSource(target.url, settings, scraper, delay, labels=tuple(target.labels.items()))
+        for target, delay in zip(targets, delays, strict=True)
+    ]
 
 
 def _resolve(target: str) -> tuple[str, str, Login | None]:

@@ -26,9 +26,8 @@ class ReplaySettings(SourceSection):
     """A recording, and how it is played.
 
     Attributes:
-        interval: seconds between two ticks, not of a record; by default the usual one of its kind. CSV has its own
-            times: there it is what they are held against, by default the usual distance.
-        max_gpus: most entities of a tick, except of a record and a CSV.
+        interval: seconds between two ticks, not of a record; by default the usual one of its kind.
+        max_gpus: most entities of a tick, except of a record.
     """
 
     does: ClassVar[str] = "plays a recording"
@@ -37,8 +36,8 @@ class ReplaySettings(SourceSection):
 
     path: FileName | os.PathLike[str] | None = setting(
         None,
-        "Required for `replay`: a record of `pulsed record`, CSV of `pulsed export`, a capture of `dcgmi "
-        "dmon`, a saved page, or a folder of pages in order.",
+        "Required for `replay`: a record of `pulsed record`, a capture of `dcgmi dmon`, a saved page, or a folder "
+        "of pages in order.",
         example="/var/lib/pulsed/capture.txt",
     )
     columns: Columns = setting((), "Short names of the columns of a capture without a header.")
@@ -46,7 +45,7 @@ class ReplaySettings(SourceSection):
     loop: Switch = setting(False, "Repeat at the end.")
     start: Moment | None = setting(
         None,
-        "Time of the first sample, except for records and CSV. Unset: 2026-01-01T00:00:00Z.",
+        "Time of the first sample, except for records. Unset: 2026-01-01T00:00:00Z.",
         example="2026-01-01T00:00:00Z",
     )
     interval: float | None = field(default=None, kw_only=True)
@@ -62,5 +61,5 @@ class ReplaySettings(SourceSection):
 
     @property
     def begin(self) -> float:
-        """Unix seconds of the first tick, except of a record and a CSV."""
+        """Unix seconds of the first tick, except of a record."""
         return DEFAULT_START if self.start is None else self.start

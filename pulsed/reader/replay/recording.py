@@ -15,10 +15,9 @@ from typing import BinaryIO, Literal, cast
 from pulsed.errors import BadCapture
 from pulsed.reader.dmon.parser import message_of
 from pulsed.reader.record_lines import SESSION_MARK
-from pulsed.reader.replay.exported_csv import header_of, problem_of
 from pulsed.regular_file import open_regular
 
-Recording = Literal["dmon", "page", "folder", "record", "csv"]
+Recording = Literal["dmon", "page", "folder", "record"]
 """What can be replayed."""
 
 BROKEN_FILE = (OSError, EOFError, zlib.error)
@@ -30,10 +29,7 @@ MAX_LINE_LENGTH = 64 * 1024
 BREATH = 1000
 """Lines without a tick after which other tasks may run."""
 
-REMEDY = (
-    "Give a record of `pulsed record`, a CSV of `pulsed export`, a capture of dcgmi dmon, a saved page, or a folder of "
-    "such pages"
-)
+REMEDY = "Give a record of `pulsed record`, a capture of dcgmi dmon, a saved page, or a folder of such pages"
 DMON_REMEDY = "Correct what it names, or run `pulsed doctor`, then capture again"
 
 _HEAD = 64 * 1024  # characters that must show what a file is; dmon's longest banner has less than one thousand
@@ -91,10 +87,8 @@ def _look_at_headerless(path: Path, head: str, columns: Sequence[str]) -> Record
             f"{path} looks like a dcgmi dmon capture without its header",
             "Name its columns in source.replay.columns, as in [GPUTL, POWER]",
         )
-    if match := _CSV.search(head):
-        if problem := problem_of(header_of(match[0])):
-            raise BadCapture(f"{path} is {problem[0]}", problem[1])
-        return "csv"
+    if _CSV.search(head):
+        raise BadCapture(f"{path} is a CSV file, which has no raw samples", "Replay takes what `pulsed record` writes")
     if head.lstrip().startswith("<"):
         raise BadCapture(f"{path} is an HTML or XML file", REMEDY)
     first = head.strip().splitlines()[0][:80]

@@ -1,10 +1,10 @@
 """The source `replay`: plays a recording again, with timestamps that are the same in every run.
 
-A recording is a record of `pulsed record`, a CSV of `pulsed export`, a `dcgmi dmon` capture of any DCGM version, an
-exposition page, or a folder of pages in natural order; each file may be gzipped. Records, CSV and captures are
-streamed, so that their size does not matter.
+A recording is a record of `pulsed record`, a `dcgmi dmon` capture of any DCGM version, an exposition page, or a folder
+of pages in natural order; each file may be gzipped. Records and captures are streamed, whatever
+their size.
 
-A record has its own times, targets and pace, see `RecordPlayer`. CSV has its own times. The others have none (`dcgmi
+A record has its own times, targets and pace, see `RecordPlayer`. The others have none (`dcgmi
 dmon` prints none): tick n is stamped `start + n * interval`, whatever the pace, and a page that cannot be read leaves a
 gap of one interval. Freshness therefore depends on when a tick arrives, not on its `time`.
 """
@@ -25,7 +25,6 @@ from pulsed.reader.dmon.parser import DmonParser, DmonTick
 from pulsed.reader.exposition.parser import Page, PageParser, refuse_other_exporters
 from pulsed.reader.exposition.row import limits_for
 from pulsed.reader.replay import ReplaySettings
-from pulsed.reader.replay.exported_csv import csv_ticks, interval_of
 from pulsed.reader.replay.playback import Frame, Pacer, Pass, Playback, RecordPlayer, recorded_targets
 from pulsed.reader.replay.recording import (
     BREATH,
@@ -42,12 +41,12 @@ from pulsed.reader.replay.recording import (
 )
 from pulsed.reader.source import Source, SourceRequest
 
-DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0, "csv": 1.0}
-"""Seconds between two ticks: dmon's own default delay, a usual scrape interval, and that of a CSV with one tick."""
+DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0}
+"""Seconds between two ticks: dmon's own default delay, and a usual scrape interval."""
 
 _MAX_PAGE_BYTES = 16 * 2**20
 
-_Sample = DmonTick | Page | RawTick | SourceError
+_Sample = DmonTick | Page | SourceError
 """What is read for a tick, or an error that costs this tick only."""
 
 _Samples = Generator[_Sample | None, None, str]
@@ -136,7 +135,6 @@ class _SingleRecording:
         """Yield the frames of a pass. Raises `BadCapture` if it is not a recording or has no ticks."""
         recording = self._open()
         samples, interval = self._samples(recording), self.intervals[self.target]
-        begin = self._clock + interval if played else 0.0
         while True:
             try:
                 sample = next(samples)
@@ -145,18 +143,13 @@ class _SingleRecording:
             if sample is None:
                 yield None
                 continue
-            if recording != "csv":
-                self._clock = played * interval
-            elif isinstance(sample, RawTick):
-                self._clock = begin + sample.clock
+            self._clock = played * interval
             played += 1
-            yield Frame(self.target, self._clock, interval, self._stamped(sample, begin, interval))
+            yield Frame(self.target, self._clock, interval, self._stamped(sample, interval))
 
-    def _stamped(self, sample: _Sample, begin: float, interval: float) -> RawTick | SourceError:
+    def _stamped(self, sample: _Sample, interval: float) -> RawTick | SourceError:
         if isinstance(sample, SourceError):
             return sample
-        if isinstance(sample, RawTick):
-            return replace(sample, target=self.target, time=sample.time + begin, clock=self._clock, interval=interval)
         time = self._settings.begin + self._clock
         return RawTick(self.target, time, self._clock, interval, sample.layout, sample.values, sample.rejected)
 
@@ -165,16 +158,12 @@ class _SingleRecording:
         if recording == "record":
             recorded_targets(self._path)  # raises what is wrong with it
             raise BadCapture(f"{self._path} is a record that did not exist at the start", "Start pulsed again")
-        interval = self._settings.interval
-        usual = _csv_interval(self._path) if recording == "csv" and not interval else None
-        self.intervals[self.target] = interval or usual or DEFAULT_INTERVALS[recording]
+        self.intervals[self.target] = self._settings.interval or DEFAULT_INTERVALS[recording]
         return recording
 
     def _samples(self, recording: Recording) -> _Samples:
         if recording == "dmon":
             return _dmon_ticks(self._path, self._rows)
-        if recording == "csv":
-            return _csv_ticks(self._path, self.intervals[self.target])
         if recording == "page":
             return _only_page(self._path, self._pages)
         return _pages(pages_of(self._path), self._pages)
@@ -206,34 +195,6 @@ def _dmon_ticks(path: Path, parser: DmonParser) -> _Samples:
             raise BadCapture(f"{path} is a dcgmi dmon capture without data: {words[0]}", DMON_REMEDY)
         raise BadCapture(f"{path} has a header of dcgmi dmon and no data", "Let the capture run for longer")
     return words[-1] if words else ""
-
-
-def _csv_ticks(path: Path, interval: float) -> _Samples:
-    ticks = 0
-    try:
-        with open_text(path) as file:
-            for tick in csv_ticks(file, path, interval):
-                ticks += tick is not None
-                yield tick
-    except EOFError:
-        pass  # as of a capture
-    except (OSError, zlib.error, BadCapture) as error:
-        failure = error if isinstance(error, BadCapture) else unreadable(path, error)
-        if not ticks:
-            raise failure from error
-        yield failure
-        return str(failure)
-    if not ticks:
-        raise BadCapture(f"{path} has a header of pulsed export and no whole row", "Let the export run for longer")
-    return ""
-
-
-def _csv_interval(path: Path) -> float | None:
-    try:
-        with open_text(path) as file:
-            return interval_of(file, path)
-    except BROKEN_FILE as error:
-        raise unreadable(path, error) from error
 
 
 def _only_page(path: Path, parser: PageParser) -> _Samples:

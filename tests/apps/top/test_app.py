@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from pulsed.model.owner import pod
 from pulsed.present.terminal.text import THEMES
 from tests.apps.top.running_top import running
-from tests.present.accounts import document, gpu_account
+from tests.owners.report.accounts import document, gpu_account
 from tests.support.waiting import eventually
 
 

@@ -9,9 +9,9 @@ from pulsed.model.owner import Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
+from pulsed.owners.report.job_report import job_report
 from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.routes.owners import owner_router
-from pulsed.present.job_report import job_report
 from tests.compute.streams import DAY, activity
 from tests.owners.accounting.streams import Node, job
 from tests.present.api.client import ask, routes
@@ -110,5 +110,5 @@ async def test_a_comparison_with_another_job() -> None:
     comparison = document["comparison"]
     assert comparison["first"].startswith("Job 1   1 x ")
     assert comparison["second"].startswith("Job 2   1 x ")
-    assert comparison["rows"][0][:4] == ["", "first", "second", "difference"]
+    assert comparison["rows"][0][:6] == ["", "first", "spread", "second", "spread", "difference"]
     assert any(note.startswith("Not evaluated: ") for note in comparison["notes"])

@@ -13,9 +13,9 @@ from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
+from pulsed.owners.report.owner_totals import WorkloadTotals
 from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.routes.owners import WorkloadsShape, owner_router
-from pulsed.present.owner_totals import WorkloadTotals
 from tests.compute.streams import activity
 from tests.owners.accounting.streams import Node
 from tests.present.api.client import ask, routes
@@ -39,7 +39,7 @@ async def get(query: str, gpus: Sequence[tuple[Owners | None, Reading]], age: fl
     target.accept(node.tick, time.monotonic() - age)
     accounts = Accounts(node.accounting, EndedAccounts(), workloads=WorkloadTotals())
     store = TargetStore("here", [target])
-    app = routes(owner_router(store, accounts, lambda: 0.5))
+    app = routes(owner_router(store, accounts))
     status, document, _ = await ask(app, f"/workloads{query}")
     assert status == 200
     assert has_shape(WorkloadsShape, document)
@@ -54,7 +54,7 @@ async def test_a_workload_is_a_row() -> None:
         "workload": "web",
         "workload_kind": "Deployment",
     }
-    assert (row["gpus"], row["pods"], row["scale_hint"]) == (2, 2, 0)
+    assert (row["gpus"], row["pods"]) == (2, 2)
     assert row["real_utilization_ratio"] == pytest.approx(0.3)
     assert row["real_utilization_ratio_sum"] == pytest.approx(0.6)
     assert sum(row["classes"].values()) == 2
@@ -86,7 +86,7 @@ async def test_a_label_without_a_value_is_absent() -> None:
 
 async def test_unknown_values_are_null() -> None:
     (row,) = await get("", [((web("a"),), Reading())])
-    assert (row["gpus"], row["real_utilization_ratio"], row["scale_hint"]) == (1, None, None)
+    assert (row["gpus"], row["real_utilization_ratio"]) == (1, None)
     assert row["memory_used_bytes"] is None
 
 

@@ -34,7 +34,6 @@ WRONG = {
         ("/events/recent?limit=1000000", "limit"),
         ("/events/recent?since=x", "since"),
         ("/events/recent?since=nan", "since"),
-        ("/autoscale/v1/gpus?fields=power", "is not a number to scale on"),
         ("/jobs?kind=job", "kind: Input should be 'slurm_job', 'pod'"),
         ("/jobs?state=done", "state: String should match"),
     ],

@@ -14,11 +14,11 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.gpu import RESERVED_LABELS
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.owners.report.owner_totals import GROUPS
 from pulsed.present.exposition.catalog import FULL, NAMES, OWN_PREFIXES, SeriesChoice, catalog, form_of
 from pulsed.present.exposition.gpu_series import MIN_HOLD_SECONDS
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.present.owner_totals import GROUPS
 from pulsed.reader.demo.source import DemoSource
 from tests.present.strategies import NOW, boards
 from tests.support.examples import examples

@@ -138,7 +138,7 @@ def test_the_pods_of_a_workload_are_summed_up() -> None:
     series = published.series()
     labels = {"namespace": "ml", "workload": "w", "workload_kind": "Deployment"}
     expected = {"gpus": 2.0, "pods": 2.0, "real_utilization_ratio": 0.3, "real_utilization_ratio_sum": 0.6}
-    for name, number in {**expected, "gpu_seconds_total": 4.0, "scale_hint": 0.0}.items():
+    for name, number in {**expected, "gpu_seconds_total": 4.0}.items():
         ((found, value),) = series[f"pulsed_workload_{name}"]
         assert found == labels
         assert value == pytest.approx(number)
@@ -159,7 +159,7 @@ def test_an_idle_workload_is_0_and_one_without_data_is_absent() -> None:
     published.sees(((of("idle", "a"),), RESTS), ((of("unknown", "b"),), Reading()), times=3)
     series = published.series()
     assert of_workloads(series, "gpus") == {"idle": 1, "unknown": 1}
-    for name, number in (("real_utilization_ratio", 0), ("real_utilization_ratio_sum", 0), ("scale_hint", -1)):
+    for name, number in (("real_utilization_ratio", 0), ("real_utilization_ratio_sum", 0)):
         assert of_workloads(series, name) == {"idle": number}
     assert not any(name.startswith("pulsed_workload_") for name in published.series(NOW + 11.0)), "stale"
 
@@ -170,16 +170,6 @@ def test_the_sum_of_a_workload_is_absent_if_a_part_is_unknown() -> None:
     series = published.series()
     assert of_workloads(series, "real_utilization_ratio") == pytest.approx({"w": 0.6})
     assert of_workloads(series, "real_utilization_ratio_sum") == {}
-    assert of_workloads(series, "scale_hint") == {}
-
-
-@pytest.mark.parametrize(("ratio", "hint"), [(0.0, -1), (0.29, -1), (0.31, 0), (0.59, 0), (0.61, 1), (1.0, 1)])
-def test_the_scale_hint_has_a_band_without_change(ratio: float, hint: int) -> None:
-    published = Published()
-    published.sees(((of("w", "a"),), Reading(**activity(ratio))), times=3)
-    assert of_workloads(published.series(), "scale_hint") == {"w": hint}
-    published.families.scale_target = 1.0
-    assert of_workloads(published.series(), "scale_hint") == {"w": -1 if ratio < 0.5 else 0}
 
 
 def test_all_pods_of_a_workload_count_though_their_own_series_are_limited() -> None:

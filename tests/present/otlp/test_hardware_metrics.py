@@ -6,16 +6,20 @@ from dataclasses import replace
 
 import pytest
 
+from pulsed.collector.collector import Pipeline
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.health import SEVERITY, CheckState, State
+from pulsed.model.raw_tick import RawTick
+from pulsed.model.target_store import Target
 from pulsed.model.vocabulary import Reading
 from pulsed.present.otlp.hardware_metrics import (
     STATUSES,
     WEAR,
-    DeviceCounters,
     attributes_of,
     hardware_points,
     status_of,
 )
+from pulsed.reader.exposition.parser import PageParser
 from tests.present.boards import SETTLED, SICK, gpu, mig, store_of, target, tick
 
 NOW = 100.0
@@ -45,9 +49,9 @@ def test_a_missing_reading_has_no_point() -> None:
         found: dict[str, list[float]] = {}
         unknown = SETTLED._replace(health=replace(SICK, state="unknown"))
         store = store_of(target("a", tick([gpu(0, result=unknown)._replace(reading=Reading(**reading))])))
-        for _, head, _, value in hardware_points(store, NOW, DeviceCounters()):
+        for _, head, _, value in hardware_points(store, NOW):
             found.setdefault(head.name, []).append(value)
-        found.pop("hw.gpu.io")  # counted by pulsed
+        del found["hw.gpu.io"], found["hw.energy"]  # counted by pulsed
         return found
 
     assert names() == {}
@@ -64,7 +68,7 @@ def test_gpus_of_other_nodes_and_targets() -> None:
     devices = gpu(0, node="b"), gpu(1, node="a"), mig(1, 7)
     boards = [each._replace(reading=everything) for each in devices]
     store = store_of(target("first", tick(boards)), target("second", tick(boards[:1])))
-    points = list(hardware_points(store, NOW, DeviceCounters()))
+    points = list(hardware_points(store, NOW))
     assert [node for node, *_ in points] == sorted(node for node, *_ in points)
     assert len({(head, pairs) for _, head, pairs, _ in points}) == len(points)
     instance = [(head.name, dict(pairs)) for _, head, pairs, _ in points if dict(pairs).get("hw.parent")]
@@ -72,34 +76,21 @@ def test_gpus_of_other_nodes_and_targets() -> None:
     assert (instance[0][1]["hw.id"], instance[0][1]["hw.parent"]) == ("MIG-1-7", "GPU-node1-0001")
     states = [dict(pairs)["hw.state"] for node, head, pairs, _ in points if (node, head.name) == ("b", "hw.status")]
     assert states == [*STATUSES]
-    assert list(hardware_points(store, NOW + 60, DeviceCounters())) == []
+    assert list(hardware_points(store, NOW + 60)) == []
     assert dict(attributes_of(boards[0].device))["hw.type"] == "gpu"
 
 
-def errors(counters: DeviceCounters, **reading: float) -> list[float]:
-    store = store_of(target("a", tick([gpu(0)._replace(reading=Reading(**reading))])))
-    return [value for _, head, _, value in hardware_points(store, NOW, counters) if head.name == "hw.errors"]
-
-
-def test_a_series_of_errors_has_one_source_and_never_falls() -> None:
-    """The volatile counter is blank for a while, and starts again with the driver."""
-    counters = DeviceCounters()
-    assert errors(counters, ecc_sbe_volatile_total=0.0, ecc_sbe_aggregate_total=3.0) == [0.0]
-    assert errors(counters, ecc_sbe_aggregate_total=3.0) == []
-    assert errors(counters, ecc_sbe_volatile_total=2.0, ecc_sbe_aggregate_total=5.0) == [2.0]
-    assert errors(counters, ecc_sbe_volatile_total=0.0, ecc_sbe_aggregate_total=5.0) == [2.0]
-    assert errors(counters, ecc_sbe_volatile_total=1.0, ecc_sbe_aggregate_total=6.0) == [3.0]
-
-
-def test_a_gpu_without_volatile_counters_has_those_of_its_life() -> None:
-    counters = DeviceCounters()
-    assert errors(counters, ecc_sbe_aggregate_total=3.0) == [3.0]
-    assert errors(counters, ecc_sbe_volatile_total=0.0, ecc_sbe_aggregate_total=4.0) == [4.0]
-
-
-def test_counters_of_gpus_that_are_gone_are_forgotten() -> None:
-    counters = DeviceCounters()
-    for number in range(500):
-        store = store_of(target("a", tick([gpu(number)._replace(reading=Reading(energy_joules_total=5.0))])))
-        assert [value for *_, head, _, value in hardware_points(store, NOW, counters) if head.name == "hw.energy"]
-    assert len(counters) < 100
+def test_energy_is_counted_by_pulsed() -> None:
+    """One misread value of the board's counter is no energy, and no reset."""
+    pipeline, found = Pipeline(GpuTable(), "n"), list[float]()
+    for number in range(40):
+        joules = 4.2e9 + 9300.0 * number if number != 20 else 0.0
+        page = f'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{gpu="0",UUID="GPU-0"}} {joules * 1000.0}\n'
+        parsed = PageParser().parse(page.encode())
+        clock = 15.0 * number
+        raw = RawTick("a", 1.8e9 + clock, clock, 15.0, parsed.layout, parsed.values)
+        shown = Target("exporter", "a", 15.0, 45.0)
+        shown.accept(pipeline.process(raw), NOW)
+        found += [value for _, head, _, value in hardware_points(store_of(shown), NOW) if head.name == "hw.energy"]
+    assert found == sorted(found)
+    assert found[-1] == pytest.approx(39 * 9300.0, rel=0.1)

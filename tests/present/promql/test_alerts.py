@@ -192,15 +192,6 @@ CASES = {
     "PulsedOwnersUnknown": Case(
         constant(pulsed_attribution_up=0), constant(pulsed_attribution_up=1), minute=5, early=4
     ),
-    "PulsedAdapterBlind": Case(
-        constant(pulsed_adapter_watch_up=0), constant(pulsed_adapter_watch_up=1), minute=5, early=4
-    ),
-    "PulsedAdapterStale": Case(
-        {'pulsed_adapter_gpus{state="stale"}': "3+0x{steps}"},
-        {'pulsed_adapter_gpus{state="current"}': "3+0x{steps}"},
-        minute=10,
-        early=9,
-    ),
     "PulsedConfigReloadFailed": Case(
         constant(pulsed_config_last_reload_successful=0),
         constant(pulsed_config_last_reload_successful=1),
@@ -355,10 +346,9 @@ def test_a_gpu_that_is_idle_for_half_of_the_time_has_no_low_utilization(
     assert bool(fired(tmp_path, rules, world, {alert: 475}, "5m")[alert]) == fires
 
 
-def test_flat_rules_do_not_use_each_other() -> None:
-    for selection in (RuleSelection(flat=True), RuleSelection("alerting")):
-        rules = [rule for group in groups(ComputeSettings(), selection) for rule in group.rules]
-        assert [rule.expr for rule in rules if re.search(r"\b[a-z]+:pulsed_", rule.expr)] == []
+def test_alerts_alone_use_no_recorded_series() -> None:
+    rules = [rule for group in groups(ComputeSettings(), RuleSelection("alerting")) for rule in group.rules]
+    assert [rule.expr for rule in rules if re.search(r"\b[a-z]+:pulsed_", rule.expr)] == []
 
 
 @pytest.mark.slow

@@ -8,12 +8,14 @@ import yaml
 
 from pulsed.cli import main
 from pulsed.compute.settings import ComputeSettings
-from pulsed.present.promql.rule_set import RuleSelection, document, groups
+from pulsed.present.promql.rule_set import MAX_RULES, RuleSelection, document, groups
 from pulsed.present.promql.rule_types import RUNBOOK, Alert, Group, Recording, number
 from tests.present.promql.promtool import promtool
 
 ALERTS_OF_PULSED = [f"pulsed-alerts-{name}" for name in ("use", "findings", "owners", "gone", "monitoring", "health")]
-RECORDING_OF_PULSED = [f"pulsed-recording-{name}" for name in ("gpus", "owners", "use")]
+RECORDING_OF_PULSED = [
+    f"pulsed-recording-{name}" for name in ("nodes", "models", "fleet", "jobs", "pods", "workloads", "scale", "use")
+]
 OF_PULSED = [*RECORDING_OF_PULSED, *ALERTS_OF_PULSED]
 
 
@@ -45,7 +47,6 @@ def test_the_same_every_time(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ((), OF_PULSED),
         (("--kind", "recording"), RECORDING_OF_PULSED),
-        (("--flat",), [name for name in OF_PULSED if name != "pulsed-recording-use"]),
         (("--kind", "alerting"), ALERTS_OF_PULSED),
     ],
 )
@@ -88,7 +89,10 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
     [
         ("PulsedDeamonDown", "Did you mean PulsedDaemonDown?"),
         ("pulsed-alert-health", "Did you mean pulsed-alerts-health?"),
-        ("42", "Groups: pulsed-recording-gpus, pulsed-recording-owners, pulsed-recording-use, pulsed-alerts-use"),
+        (
+            "42",
+            "Groups: pulsed-recording-nodes, pulsed-recording-models, pulsed-recording-fleet, ",
+        ),
     ],
 )
 def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str], name: str, hint: str) -> None:
@@ -123,20 +127,9 @@ def test_alerts_link_to_the_document_of_the_daemon(
     assert f'runbook_url: "{document}#pulseddaemondown"' in printed(capsys, *arguments)
 
 
-def test_each_check_can_have_alerts_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    grouped, long = (set(names_of(printed(capsys, argument))[1]) for argument in ("--grouped", "--per-check"))
-    assert printed(capsys, "--grouped") == printed(capsys)
-    assert grouped - long == {
-        f"Pulsed{of}Health{severity}" for of in ("Gpu", "Node") for severity in ("Critical", "Warning")
-    }
-    assert {
-        "PulsedGpuHealthGpuLost",
-        "PulsedGpuHealthTempMemory",
-        "PulsedNodeHealthDriverHungCritical",
-    } < long - grouped
-    assert (
-        "PulsedGpuHealthGpuLost" not in names_of(printed(capsys, "--per-check", "--exclude=PulsedGpuHealthGpuLost"))[1]
-    )
+def test_no_group_is_too_large_for_mimir() -> None:
+    sizes = {group.name: len(group.rules) for group in groups(ComputeSettings(), RuleSelection())}
+    assert {name: size for name, size in sizes.items() if size > MAX_RULES} == {}
 
 
 def test_an_object_of_the_operator(capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +175,7 @@ def test_the_configuration_decides(tmp_path: Path, capsys: pytest.CaptureFixture
         *("--set", "publish.scale_target=0.4"),
     )
     assert "pulsed_gpu_real_utilization_coverage_ratio < 0.75" in text
-    assert "workload:pulsed_real_utilization_ratio:mean > bool 0.4" in text
+    assert "workload:pulsed_real_utilization_ratio:lower > 0.4" in text
 
 
 def test_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,16 +10,18 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.host.node_checks import NODE_CHECKS
 from pulsed.model.health import SEVERITY, STATES
 from pulsed.present.exposition.host_families import NODE_CHECK
-from pulsed.present.promql.health_alerts import METRIC, alerts_of_each_check
+from pulsed.present.promql.health_alerts import METRIC
 from pulsed.present.promql.rule_set import RuleSelection, document
 from tests.present.promql.promtool import check, fired, selector
 
-RULES = document(ComputeSettings(), RuleSelection("alerting", per_check=True))
-ALERTS = alerts_of_each_check(HealthSettings())
+RULES = document(ComputeSettings(), RuleSelection("alerting"))
+CAUSES = sorted({each.cause for each in CHECKS if each.cause})
+SEVERITIES: dict[str, set[str]] = {"Critical": {"crit"}, "Warning": {"warn", "hot"}}
+"""States of a check by the end of the name of their alerts."""
 
 
-def firing(name: str, gpu: str) -> str:
-    return f'ALERTS{{alertname="{name}", alertstate="firing", gpu="{gpu}"}}'
+def firing(name: str, **labels: str) -> str:
+    return selector("ALERTS", {"alertname": name, "alertstate": "firing", **labels})
 
 
 def test_each_state_alerts_as_loudly_as_it_should(tmp_path: Path) -> None:
@@ -40,27 +42,34 @@ def test_each_state_alerts_as_loudly_as_it_should(tmp_path: Path) -> None:
         (selector("pulsed_gpu_nvlink_fault_timestamp_seconds", {**gpus["nvlink_fault", state], **fault}), "60+0x20")
         for state in STATES
     ]
-    asked: list[str] = []
-    for alert in ALERTS:
-        loud = {"crit"} if alert.severity == "critical" else {"warn", "hot"}
-        asked += [f"absent({firing(alert.name, state)})" for state in loud]
-        asked += [firing(alert.name, state) for state in STATES if state not in loud]
-    assert check(tmp_path, RULES, [world], {15: asked, 0: [firing(alert.name, "crit") for alert in ALERTS]}) == ""
+    wrong = [f"absent({firing(f'PulsedNodeHealth{name}', check=cause)})" for cause in CAUSES for name in SEVERITIES]
+    shared = {each.id for each in CHECKS if each.cause}
+    for name, loud in SEVERITIES.items():
+        for of, checks in (("Gpu", CHECKS), ("Node", NODE_CHECKS)):
+            for state in STATES:
+                for each in checks:
+                    alert = firing(f"Pulsed{of}Health{name}", check=each.id, gpu=state)
+                    is_loud = state in loud and each.id not in shared
+                    wrong.append(f"absent({alert})" if is_loud else alert)
+    early = [firing(f"Pulsed{of}Health{name}") for of in ("Gpu", "Node") for name in SEVERITIES]
+    assert check(tmp_path, RULES, [world], {15: wrong, 0: early}) == ""
 
 
 def test_a_wrong_expectation_is_noticed(tmp_path: Path) -> None:
     world = [(selector(METRIC, {"check": "xid_critical", "gpu": "0", "node": "n"}), "4+0x20")]
-    assert "FAILED" in check(tmp_path, RULES, [world], {15: [firing("PulsedGpuHealthXidCritical", "0")]})
+    assert "FAILED" in check(tmp_path, RULES, [world], {15: [firing("PulsedGpuHealthCritical", gpu="0")]})
 
 
-def test_names_are_unique() -> None:
-    names = [alert.name for alert in ALERTS]
-    assert len(names) == len(set(names))
-
-
-def test_a_disabled_check_alerts_nobody() -> None:
-    names = {alert.name for alert in alerts_of_each_check(HealthSettings(disabled=frozenset({"xid_critical"})))}
-    assert names == {alert.name for alert in ALERTS} - {"PulsedGpuHealthXidCritical"}
+def test_a_disabled_check_alerts_nobody(tmp_path: Path) -> None:
+    settings = ComputeSettings(health=HealthSettings(disabled=frozenset({"xid_critical"})))
+    rules = document(settings, RuleSelection("alerting"))
+    world = [
+        (selector(METRIC, {"check": "xid_critical", "gpu": gpu, "node": "n"}), value)
+        for gpu, value in (("0", "4+0x20"), ("1", "0+0x20"))
+    ]
+    alert = 'ALERTS{alertstate="firing"}'
+    assert check(tmp_path, rules, [world], {15: [alert]}) == ""
+    assert "FAILED" in check(tmp_path, RULES, [world], {15: [alert]})
 
 
 def test_the_owner_of_a_job_that_the_fault_ended_is_named(tmp_path: Path) -> None:
@@ -72,5 +81,5 @@ def test_the_owner_of_a_job_that_the_fault_ended_is_named(tmp_path: Path) -> Non
             "1+0x5 stale",
         ),
     ]
-    (alert,) = fired(tmp_path, RULES, world, {"PulsedGpuHealthGpuLost": 15})["PulsedGpuHealthGpuLost"]
+    (alert,) = fired(tmp_path, RULES, world, {"PulsedGpuHealthCritical": 15})["PulsedGpuHealthCritical"]
     assert "Owner within the last hour: job 7 of ann." in alert["annotations"]["description"]

@@ -107,9 +107,6 @@ def workload(name: str, node: str, gpus: float, total: float | None) -> list[tup
         ('workload:pulsed_pods:sum{workload="w"}', 6),
         # 8 GPUs at 0.9 and one at 0; 4 GPUs with an unknown value are left out of both sums.
         ('workload:pulsed_real_utilization_ratio:mean{workload="w"}', 0.8),
-        ('workload:pulsed_scale_hint:raw{workload="w"}', 1),
-        ('workload:pulsed_scale_hint:raw{workload="middle"}', 0),
-        ('workload:pulsed_scale_hint:raw{workload="idle"}', -1),
         ('workload:pulsed_real_utilization_ratio:mean{workload="idle"}', 0),
     ],
 )
@@ -117,11 +114,11 @@ def test_the_utilization_of_a_workload_is_weighted_by_gpus_over_nodes(
     tmp_path: Path, series: str, expected: float
 ) -> None:
     world = [*workload("w", "a", 8, 7.2), *workload("w", "b", 1, 0), *workload("w", "c", 4, None)]
-    world += [*workload("middle", "a", 0.5, 0.25), *workload("idle", "a", 2, 0)]
+    world += [*workload("idle", "a", 2, 0)]
     wrong = [f"absent({series})", f"abs({series} - {expected}) > 1e-9"]
     assert check(tmp_path, RULES, [world], {5: wrong}) == ""
 
 
-def test_a_workload_without_a_known_value_has_no_utilization_and_no_hint(tmp_path: Path) -> None:
-    wrong = ["workload:pulsed_real_utilization_ratio:mean", "workload:pulsed_scale_hint:raw"]
+def test_a_workload_without_a_known_value_has_no_utilization(tmp_path: Path) -> None:
+    wrong = ["workload:pulsed_real_utilization_ratio:mean"]
     assert check(tmp_path, RULES, [workload("w", "a", 8, None)], {5: wrong}) == ""

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.number_text import trend
 from pulsed.present.terminal.charts import Curve, bar, chart
-from pulsed.present.terminal.numbers import trend
 
 
 def text(*values: float | None, width: int = 4, height: int = 1) -> str:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from pulsed.apps.top.feed import Connection, Feed, HistoryWanted, Wanted
+from pulsed.number_text import left, right
 from pulsed.present.terminal.focus import HISTORY_FIELDS
 from pulsed.present.terminal.frame import VIEWS, frame
 from pulsed.present.terminal.model import Gpu, model_of
-from pulsed.present.terminal.numbers import left, right
-from pulsed.present.terminal.text import ascii_text, fixed
+from pulsed.present.terminal.text import fixed
 from pulsed.present.terminal.view_state import ViewState
-from pulsed.printable import clean
+from pulsed.printable import ascii_text, clean
 from tests.present.boards import TIME
 from tests.present.terminal.fleet_model import answers
 from tests.support.examples import examples

@@ -25,7 +25,7 @@ from pulsed import __version__
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed
 from pulsed.http.credentials import masked
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.exporter import ExporterSettings
+from pulsed.reader.exporter import ExporterSettings, ExporterTarget
 from pulsed.reader.exporter import source as exporter_source
 from pulsed.reader.exporter.source import ExporterSource, Scraper, open_sources, phases
 from pulsed.reader.source import Source, SourceRequest
@@ -726,7 +726,8 @@ def test_phases_spread_many_targets_over_one_interval() -> None:
 
 
 async def test_sources_share_a_session_until_the_last_has_closed(server: Server) -> None:
-    sources = open_sources(ExporterSettings((f"{server.url}/metrics", f"{server.url}/metrics?b")), SourceRequest("n"))
+    targets = tuple(ExporterTarget(f"{server.url}/metrics{query}") for query in ("", "?b"))
+    sources = open_sources(ExporterSettings(targets), SourceRequest("n"))
     for source in sources:
         await source.read()
     assert len(server.connections) == 1

@@ -1,1 +1,1 @@
-"""Kubernetes for tests and benchmarks: API servers, a kubelet, autoscalers, and clusters of daemons."""
+"""Kubernetes for tests and benchmarks: API servers, a kubelet, and clusters of daemons."""

@@ -81,7 +81,6 @@ class RealApiServer:
 
     Attributes:
         token: of the user READER, in `token_file`.
-        front_proxy: authority of the API server's certificate `front-proxy-client` as a client of aggregated APIs.
     """
 
     folder: Path

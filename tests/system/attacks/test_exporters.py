@@ -9,7 +9,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -74,34 +73,6 @@ def empty_members(number: int) -> Answer:
 PAGES = (changing_owners, changing_series, changing_gpus, empty_members)
 
 
-@cache
-def _bomb() -> bytes:
-    return gzip.compress(b"[" + b'{"targets":[]},' * 4_000_000 + b"{}]")
-
-
-def bomb(number: int) -> Answer:
-    """A list that unpacks to 64 MB of groups."""
-    return GZIP | ANNOUNCED, _bomb()
-
-
-def dead_targets(number: int) -> Answer:
-    """20,000 targets that do not answer."""
-    return ANNOUNCED, json.dumps([{"targets": [f"127.0.0.1:{1 + at % 60_000}" for at in range(20_000)]}]).encode()
-
-
-def long_label(number: int) -> Answer:
-    """A label of 1 MB."""
-    return ANNOUNCED, json.dumps([{"targets": ["127.0.0.1:1"], "labels": {"rack": "x" * 2**20}}]).encode()
-
-
-def many_groups(number: int) -> Answer:
-    """A list of just below 1 MiB."""
-    return ANNOUNCED, b"[" + b'{"targets":[]},' * (2**16 - 1000) + b"{}]"
-
-
-LISTS = (bomb, many_groups, dead_targets, long_label)
-
-
 @contextlib.contextmanager
 def answering(answer: Callable[[int], Answer]) -> Iterator[tuple[str, Callable[[], int]]]:
     """Serve the answers of an attack; yield the URL and a function that returns the number of requests."""
@@ -155,8 +126,3 @@ def survives(tmp_path: Path, answer: Callable[[int], Answer], exporter: Callable
 @pytest.mark.parametrize("answer", PAGES)
 def test_the_daemon_survives_hostile_pages(tmp_path: Path, answer: Callable[[int], Answer]) -> None:
     survives(tmp_path, answer, lambda url: {"targets": [url]})
-
-
-@pytest.mark.parametrize("answer", LISTS)
-def test_the_daemon_survives_hostile_lists(tmp_path: Path, answer: Callable[[int], Answer]) -> None:
-    survives(tmp_path, answer, lambda url: {"discovery": "http", "http": {"url": url, "interval": 1}})

@@ -1,8 +1,6 @@
-"""Values that the chart must take, with every two of the switches that meet, and values that it refuses."""
+"""Values that the chart must take, one of each kind with a golden rendering, and values that it refuses."""
 
 from __future__ import annotations
-
-import itertools
 
 from tests.system.deploy.chart import NAMESPACE, Values
 
@@ -43,7 +41,6 @@ WEB: dict[str, Values] = {
 TLS = {"ca": {"secret": {"name": "ca", "key": "ca.crt"}}, "serverName": "pulsed"}
 USER = {"username": {"name": "user", "key": "name"}, "password": {"name": "user", "key": "password"}}
 MONITOR: Values = {
-    "enabled": True,
     "namespace": "prometheus",
     "labels": {"release": "prometheus"},
     "interval": "15s",
@@ -55,61 +52,21 @@ MONITOR: Values = {
 }
 MONITORS: dict[str, Values] = {
     "unscraped": {},
-    "ServiceMonitor": {"serviceMonitor": {"enabled": True}},
-    "PodMonitor": {"podMonitor": {"enabled": True}},
+    "ServiceMonitor": {"monitor": {"kind": "ServiceMonitor"}},
+    "PodMonitor": {"monitor": {"kind": "PodMonitor"}},
 }
-
-PAIRS = {
-    ", ".join((source, web, monitor)): {**SOURCES[source], **WEB[web], **MONITORS[monitor]}
-    for (i, source), (j, web), (k, monitor) in itertools.product(*map(enumerate, (SOURCES, WEB, MONITORS)))
-    if (monitor == "unscraped" if web == "client certificates" else (i + j + k) % len(MONITORS) == 0)
-}
-"""Every two of source, web and monitor together; a monitor of a daemon that requires client certificates needs one."""
-
-ADAPTER: Values = {"adapter": {"enabled": True}}
 
 FLEET: Values = {"mode": "fleet"}
 
 SINGLE: dict[str, Values] = {
     "fleet": {**FLEET, **MONITORS["ServiceMonitor"], "tolerations": [{"operator": "Exists"}]},
-    "fleet of a list": {
-        **FLEET,
-        "source": {"exporter": {"via": "http"}},
-        "config": {"source": {"exporter": {"http": {"url": "http://inventory/targets"}}}},
-    },
-    "adapter": ADAPTER,
-    "adapter with a ServiceMonitor": {**ADAPTER, **MONITORS["ServiceMonitor"]},
-    "adapter with a whole PodMonitor": {
-        **ADAPTER,
-        "serviceMonitor": {**MONITOR, "enabled": False},
-        "podMonitor": {"enabled": True},
-    },
-    "whole adapter": {
-        **WEB["TLS"],
-        "networkPolicy": {"from": [{"podSelector": {}}], "apiServerPorts": [7443]},
-        "commonLabels": {"team": "hpc"},
-        "config": {"web": {"route_prefix": "/gpu"}},
-        "adapter": {
-            "enabled": True,
-            "apis": ["custom"],
-            "replicas": 2,
-            "port": 8443,
-            "tls": {"existingSecret": "adapter-tls", "caBundle": "-----BEGIN CERTIFICATE-----"},
-            "frontProxy": {"ca": "-----BEGIN CERTIFICATE-----\nAA\n-----END CERTIFICATE-----\n"},
-            "config": {"adapter": {"interval": "15s"}, "source": {"exporter": {"timeout": "3s"}}},
-            "apiServiceAnnotations": {"cert-manager.io/inject-ca-from": "monitoring/adapter"},
-            "podAnnotations": {"a": "b"},
-            "priorityClassName": "system-cluster-critical",
-            "nodeSelector": {"pool": "system"},
-            "tolerations": [{"operator": "Exists"}],
-            "affinity": {"podAntiAffinity": {}},
-        },
-    },
     "exporter pods of one namespace": {
         "source": {"exporter": {"pod": {"selectors": ["a in (b, c)"], "namespaces": ["gpu-operator"], "port": 9500}}},
+        "attribution": {"workloads": {"enabled": False}},
     },
     "exporter pods of two namespaces": {
         "source": {"exporter": {"pod": {"namespaces": ["gpu-operator", "ml"], "controllers": ["DaemonSet.kruise.io"]}}},
+        "attribution": {"workloads": {"enabled": False}},
     },
     "exporter pods of all namespaces": {"source": {"exporter": {"pod": {"namespaces": ["all"], "controllers": []}}}},
     "own role": {"rbac": {"create": False}},
@@ -137,27 +94,24 @@ SINGLE: dict[str, Values] = {
     },
     "monitor with a client certificate": {
         **WEB["client certificates"],
-        "serviceMonitor": {
-            "enabled": True,
+        "monitor": {
+            "kind": "ServiceMonitor",
             "tlsConfig": TLS | {"cert": TLS["ca"], "keySecret": {"name": "a", "key": "b"}},
         },
     },
     "monitor that verifies the certificate": {
         "webConfig": {"existingSecret": "web", "caKey": "ca.crt"},
-        "podMonitor": {"enabled": True},
+        **MONITORS["PodMonitor"],
     },
     "Service of the node": {"service": {"nodeLocal": True}},
-    "whole ServiceMonitor": {"serviceMonitor": MONITOR},
-    "whole PodMonitor": {"serviceMonitor": {**MONITOR, "enabled": False}, "podMonitor": {"enabled": True}},
-    "monitor with the pod's address as instance": {
-        "serviceMonitor": {"enabled": True, "nodeAsInstance": False, "honorLabels": False}
-    },
+    "whole ServiceMonitor": {"monitor": {**MONITOR, "kind": "ServiceMonitor"}},
+    "whole PodMonitor": {"monitor": {**MONITOR, "kind": "PodMonitor", "labelLimit": 63}},
     "own rules": {
         "prometheusRule": {
             "enabled": True,
             "namespace": "prometheus",
             "labels": {"release": "prometheus"},
-            "extraGroups": [{"name": "own", "rules": [{"alert": "Down", "expr": "up == 0", "for": "5m"}]}],
+            "exclude": ["pulsed-alerts-use"],
         }
     },
     "kernel log in a file": {"kernelLog": {"enabled": True}},
@@ -178,17 +132,13 @@ SINGLE: dict[str, Values] = {
             }
         },
     },
-    "workloads of pods in one namespace": {
-        "source": {"exporter": {"pod": {"namespaces": ["gpu-operator"]}}},
-        "attribution": {"workloads": {"enabled": True}},
-    },
+    "workloads of pods in one namespace": {"source": {"exporter": {"pod": {"namespaces": ["gpu-operator"]}}}},
     "workloads with the host engine": {"source": {"kind": "dcgmi"}, "attribution": {"workloads": {"enabled": True}}},
     "workloads of the demo": {"source": {"kind": "demo"}, "attribution": {"workloads": {"enabled": True}}},
     "no workloads": {"attribution": {"workloads": {"enabled": False}}},
     "all nodes": {"gpuNodes": {"only": False}, "tolerations": [{"operator": "Exists"}]},
-    "spread fleet with volumes that go": {
+    "spread fleet": {
         "mode": "fleet",
-        "fleet": {"stateSize": "1Gi", "stateRetention": {"whenScaled": "Delete"}},
         "topologySpreadConstraints": [
             {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
         ],
@@ -211,10 +161,9 @@ SINGLE: dict[str, Values] = {
         "nameOverride": "gpus",
         "imagePullSecrets": [{"name": "pull"}],
         "commonLabels": {"team": "hpc"},
-        "annotations": {"a": "1"},
+        "commonAnnotations": {"a": "1"},
         "podAnnotations": {"prometheus.io/scrape": "true"},
         "podLabels": {"b": "2"},
-        "extraArgs": ["--log.format=json"],
         "extraEnv": [{"name": "SSL_CERT_FILE", "value": "/etc/ssl/own.pem"}],
         "extraVolumes": [{"name": "password", "secret": {"secretName": "exporter"}}],
         "extraVolumeMounts": [{"name": "password", "mountPath": "/run/password", "readOnly": True}],
@@ -238,17 +187,34 @@ SINGLE: dict[str, Values] = {
             "compute": {"real_utilization": {"preset": "hpc"}},
             "publish": {"passthrough": True},
         },
-        "serviceMonitor": {"enabled": True},
+        **MONITORS["ServiceMonitor"],
     },
 }
 
-CASES = PAIRS | SINGLE
+GOLDEN: dict[str, Values] = {
+    "default": {},
+    "host": {**SOURCES["exporter on the node"], **WEB["TLS"], **SINGLE["whole ServiceMonitor"]},
+    "service": {**SOURCES["exporter by a Service"], **WEB["users"], **SINGLE["whole PodMonitor"]},
+    "dcgmi": {**SINGLE["conditions and the host engine"], **WEB["client certificates"]},
+    "driver": SINGLE["processes of the node"],
+    "demo": SOURCES["demo"],
+    "fleet": {**SINGLE["fleet with volumes"], **MONITORS["ServiceMonitor"]},
+    "node": {
+        **SINGLE["kernel log in a file"],
+        **SINGLE["files of the host"],
+        **SINGLE["pods from the kubelet"],
+        **SINGLE["Service of the node"],
+    },
+    "extra": {**SINGLE["everything that is extra"], **SINGLE["workloads of pods"]},
+}
+"""A rendering of each kind of values."""
+
+CASES = {**{f"golden {name}": values for name, values in GOLDEN.items()}, **SINGLE}
 
 
 REFUSED: dict[str, tuple[Values, str]] = {
     "fleet of the driver": ({**FLEET, "source": {"kind": "nvml"}}, "mode: fleet reads exporters of other nodes"),
     "fleet with a kernel log": ({**FLEET, "kernelLog": {"enabled": True}}, "are for a pod on every node"),
-    "list on every node": ({"source": {"exporter": {"via": "dns"}}}, "via: dns is for mode: fleet"),
     "conditions of simulated GPUs": (
         {"source": {"kind": "demo"}, "nodeConditions": {"enabled": True}},
         "nodeConditions needs real GPUs",
@@ -258,32 +224,10 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "kernel log in no folder": ({"kernelLog": {"enabled": True, "path": "kern.log"}}, "kernelLog/path"),
     "kernel log for the group root": ({"kernelLog": {"enabled": True, "group": 0}}, "kernelLog/group"),
     "kubelet in no folder": ({"attribution": {"kubelet": {"path": "kubelet.sock"}}}, "attribution/kubelet/path"),
-    "adapter without workloads": (
-        {"adapter": ADAPTER["adapter"], "attribution": {"workloads": {"enabled": False}}},
-        "adapter.enabled needs the workloads of pods",
-    ),
-    "certificate that the API server cannot verify": (
-        {"adapter": {"enabled": True, "tls": {"existingSecret": "adapter-tls"}}},
-        "existingSecret needs adapter.tls.caBundle",
-    ),
-    "adapter of a demo": (
-        {"adapter": ADAPTER["adapter"], "source": {"kind": "demo"}},
-        "adapter.enabled needs the workloads of pods",
-    ),
     "misspelt key in config": ({"config": {"source": {"intervall": "1s"}}}, "intervall"),
-    "misspelt key in the adapter's config": ({"adapter": {"config": {"log": {"levels": "info"}}}}, "levels"),
     "duration without a unit that is one": ({"config": {"source": {"interval": "1 second"}}}, "config/source/interval"),
     "ratio above 1": ({"config": {"compute": {"real_utilization": {"min_coverage": 50}}}}, "min_coverage"),
-    "namespaces of the daemons in the adapter's configuration": (
-        {"adapter": {"config": {"adapter": {"namespaces": ["x"]}}}},
-        "adapter/config",
-    ),
     "word that a key does not have": ({"config": {"log": {"level": "verbose"}}}, "config/log/level"),
-    "API that the adapter does not have": ({"adapter": {"apis": ["resource"]}}, "adapter/apis/0"),
-    "daemons in the adapter's configuration": (
-        {"adapter": {"config": {"adapter": {"scheme": "https"}}}},
-        "adapter/config",
-    ),
     "unknown value": ({"tolerance": []}, "tolerance"),
     "unknown source": ({"source": {"kind": "ganglia"}}, "source/kind"),
     "unknown key of the source": ({"source": {"exporter": {"url": "http://a"}}}, "url"),
@@ -321,13 +265,13 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "zero percent": ({"updateStrategy": {"maxUnavailable": "0%"}}, "maxUnavailable"),
     "pull policy": ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
     "digest": ({"image": {"digest": "0000"}}, "digest"),
-    "argument that is none": ({"extraArgs": ["log.level=debug"]}, "extraArgs/0"),
     "label of the chart": ({"podLabels": {"app.kubernetes.io/name": "x"}}, "app.kubernetes.io/name"),
     "label too long": ({"commonLabels": {"a": "x" * 64}}, "commonLabels"),
-    "interval without unit": ({"serviceMonitor": {"interval": "15"}}, "interval"),
-    "misspelled switch": ({"serviceMonitor": {"enable": True}}, "enable"),
+    "interval without unit": ({"monitor": {"interval": "15"}}, "interval"),
+    "unknown monitor": ({"monitor": {"kind": "Monitor"}}, "monitor/kind"),
+    "version without a group": ({"monitor": {"apiVersion": "v1"}}, "monitor/apiVersion"),
     "port of the API server as text": ({"networkPolicy": {"apiServerPorts": ["https"]}}, "apiServerPorts/0"),
-    "switch as text": ({"podMonitor": {"enabled": "yes"}}, "enabled"),
+    "switch as text": ({"prometheusRule": {"enabled": "yes"}}, "enabled"),
     "effect": ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect"),
     "Secret's name": ({"webConfig": {"existingSecret": "Web_Config"}}, "existingSecret"),
     "URL without a scheme": ({"config": {"publish": {"otlp": {"url": "collector:4318"}}}}, "config/publish/otlp/url"),
@@ -351,13 +295,12 @@ REFUSED: dict[str, tuple[Values, str]] = {
         },
         "would send config.source.exporter.bearer_token_file to any pod",
     ),
-    "both monitors": ({"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}, "choose one"),
     "monitor without a client certificate": (
         {**WEB["client certificates"], **MONITORS["PodMonitor"]},
         "needs a tlsConfig with cert and keySecret",
     ),
     "monitor without Service": (
-        {"serviceMonitor": {"enabled": True}, "service": {"enabled": False}},
+        {**MONITORS["ServiceMonitor"], "service": {"enabled": False}},
         "needs service.enabled",
     ),
 }

@@ -24,6 +24,12 @@ RELEASE, NAMESPACE = "gpu", "monitoring"
 OPERATORS = ("monitoring.coreos.com/", "keda.sh/")
 """Groups of the objects of the Prometheus operator and of KEDA."""
 
+AZURE = "azmonitoring.coreos.com/"
+"""Group of Azure's copies of the Prometheus operator's kinds."""
+
+FOREIGN = ("monitoring.googleapis.com/", "operator.victoriametrics.com/")
+"""Groups of kinds whose schemas no package registry has."""
+
 Manifest = dict[str, Any]
 Values = Mapping[str, Any]
 
@@ -113,6 +119,11 @@ def environment_of(manifests: Sequence[Manifest], host: str, pod: str = "gpu-pul
 
 def complaints(manifests: Sequence[Manifest], kubernetes: str) -> list[str]:
     """What an API server of that version, strict about unknown fields, would refuse; also of objects of operators."""
+    manifests = [
+        {**each, "apiVersion": each["apiVersion"].replace(AZURE, OPERATORS[0])}
+        for each in manifests
+        if not each["apiVersion"].startswith(FOREIGN)
+    ]
     own = [manifest for manifest in manifests if not manifest["apiVersion"].startswith(OPERATORS)]
     others = [manifest for manifest in manifests if manifest not in own]
     return [complaint for manifest in own for complaint in _of_kubernetes(manifest, kubernetes)] + _of_operators(others)

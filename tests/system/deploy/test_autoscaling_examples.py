@@ -1,57 +1,42 @@
-"""The examples of autoscaling: valid for Kubernetes and KEDA, and right on real daemons and a real Prometheus."""
+"""The examples of autoscaling: valid for Kubernetes and KEDA, and right with the shipped rules in a real Prometheus."""
 
 from __future__ import annotations
 
-import json
+import math
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
+from tests.support.exporters import Exporter, exporting
 from tests.support.prometheus import Prometheus, prometheus
 from tests.support.waiting import until
 from tests.system.deploy.chart import CHART, Manifest, complaints
 from tests.system.deploy.install import KUBERNETES
 
+ROOT = CHART.parents[1]
 EXAMPLES = CHART / "examples"
-MANIFESTS = ("hpa-external", "hpa-object", "hpa-pods", "scaledobject-metrics-api", "scaledobject-prometheus")
+MANIFESTS = ("hpa", "scaledobject")
 
-TRIGGERS: Mapping[str, tuple[set[str], set[str]]] = {
-    "prometheus": (
-        {"serverAddress", "query", "threshold"},
-        {
-            "activationThreshold", "namespace", "customHeaders", "ignoreNullValues", "queryParameters", "unsafeSsl",
-            "timeout", "authModes",
-        },
-    ),
-    "metrics-api": (
-        {"url", "valueLocation", "targetValue"},
-        {
-            "format", "activationTargetValue", "unsafeSsl", "timeout", "authMode", "method", "keyParamName",
-            "aggregateFromKubeServiceEndpoints", "aggregationType",
-        },
-    ),
+REQUIRED = {"serverAddress", "query", "threshold"}
+OPTIONAL = {
+    "activationThreshold", "namespace", "customHeaders", "ignoreNullValues", "queryParameters", "unsafeSsl", "timeout",
+    "authModes",
 }  # fmt: skip
-"""Required and optional parameters of KEDA's triggers, from its documentation: to its CRD they are any texts."""
-
-ACTIVITIES = (0.9, 0.3, 0.0, 0.9)
-"""Of four pods on three nodes: two on the first."""
-
-MEAN = sum(ACTIVITIES) / 4
-
-APIS = "/apis/{}.metrics.k8s.io/{}/namespaces/ml/{}"
-OBJECT = APIS.format("custom", "v1beta2", "deployments.apps/infer/gpu_real_utilization")
-EXTERNAL = APIS.format("external", "v1beta1", "gpu_real_utilization?labelSelector=workload%3Dinfer")
+"""Parameters of KEDA's Prometheus scaler, from its documentation: to its CRD they are any texts."""
 
 SCRAPES = """
-global: {{scrape_interval: 1s}}
-scrape_configs: [{{job_name: pulsed, honor_labels: true, static_configs: [{{targets: {addresses}}}]}}]
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: [rules.yaml]
+scrape_configs: [{{job_name: pulsed, honor_labels: true, static_configs: [{{targets: ["{address}"]}}]}}]
 """
+
+TARGET, TOLERANCE = 0.6, 0.1
 
 
 def example(name: str) -> Manifest:
@@ -60,27 +45,17 @@ def example(name: str) -> Manifest:
     return found
 
 
-def trigger(name: str) -> Mapping[str, Any]:
-    """Return the trigger of a ScaledObject."""
-    (found,) = triggers(name)
-    return found
-
-
-def triggers(name: str) -> list[Mapping[str, Any]]:
-    """Return the triggers of a ScaledObject."""
-    found: list[Mapping[str, Any]] = example(name)["spec"]["triggers"]
-    return found
-
-
-def rules(kind: str) -> list[Mapping[str, Any]]:
-    """Return the rules of prometheus-adapter, custom or external."""
-    found: list[Mapping[str, Any]] = example("prometheus-adapter-values")["rules"][kind]
+def triggers() -> list[Mapping[str, Any]]:
+    """Return the triggers of the ScaledObject."""
+    found: list[Mapping[str, Any]] = example("scaledobject")["spec"]["triggers"]
     return found
 
 
 def test_these_are_all_examples() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.yaml") if not path.stem.startswith("values-")}
     assert names == {*MANIFESTS, "prometheus-adapter-values"}
+    readme = (CHART / "README.md").read_text()
+    assert all(f"(examples/{name}.yaml)" in readme for name in names)
 
 
 @pytest.mark.parametrize("kubernetes", KUBERNETES)
@@ -90,191 +65,225 @@ def test_manifests_are_valid(name: str, kubernetes: str) -> None:
 
 
 def test_the_judge_of_keda_finds_what_is_wrong() -> None:
-    wrong = example("scaledobject-prometheus")
+    wrong = example("scaledobject")
     wrong["spec"]["minReplicas"] = 1
     assert complaints([wrong], KUBERNETES[-1]) == ["ScaledObject/spec/minReplicas: unknown"]
-    wrong = example("scaledobject-prometheus")
+    wrong = example("scaledobject")
     wrong["spec"]["maxReplicaCount"] = "8"
     assert "maxReplicaCount" in complaints([wrong], KUBERNETES[-1])[0]
 
 
-@pytest.mark.parametrize("name", ["scaledobject-prometheus", "scaledobject-metrics-api"])
-def test_triggers_have_documented_parameters(name: str) -> None:
-    for found in triggers(name):
-        required, optional = TRIGGERS[found["type"]]
-        assert required <= found["metadata"].keys() <= required | optional
-        assert all(isinstance(value, str) for value in found["metadata"].values())
+def test_triggers_have_documented_parameters() -> None:
+    for trigger in triggers():
+        assert (trigger["type"], trigger["metricType"]) == ("prometheus", "AverageValue")
+        assert REQUIRED <= trigger["metadata"].keys() <= REQUIRED | OPTIONAL
+        assert all(isinstance(value, str) for value in trigger["metadata"].values())
+        assert float(trigger["metadata"]["threshold"]) == TARGET
+        assert trigger["metadata"]["ignoreNullValues"] == "false", "no answer would be 0"
 
 
-class Running(NamedTuple):
-    """A cluster, the adapter, and a Prometheus that scrapes its daemons."""
+@dataclass
+class World:
+    """A workload: its replicas by kube-state-metrics, and its pods with the values of their GPUs.
 
-    cluster: GpuCluster
-    adapter: Adapter
-    server: Prometheus
+    Attributes:
+        replicas: None without kube-state-metrics.
+        pods: by pod the value of each of its GPUs, None of a GPU without one; a silent pod is absent.
+        copies: instances of kube-state-metrics.
+        is_split: whether the GPUs of a pod are MIG instances.
+        scale: what the rules shall give; None for no answer.
+        wanted: the replicas that an autoscaler shall ask for; None if it has no metric.
+    """
+
+    replicas: int | None
+    pods: Mapping[str, list[float | None]]
+    scale: float | None
+    wanted: int | None
+    kind: str = "Deployment"
+    copies: int = 1
+    is_split: bool = False
+    others: Mapping[str, list[float | None]] = field(default_factory=dict)
+
+    def page(self, namespace: str) -> Iterator[str]:
+        """Yield the samples of daemons and kube-state-metrics."""
+        yield self.history(namespace)
+        if self.replicas is not None:
+            kind = self.kind.lower()
+            for copy in range(self.copies):
+                labels = f'namespace="{namespace}",{kind}="infer",instance="{copy}"'
+                yield f"kube_{kind}_status_replicas{{{labels}}} {self.replicas}"
+        gpu = 0
+        for workload, pods in (("infer", self.pods), ("other", self.others)):
+            for pod, values in pods.items():
+                for value in values:
+                    gpu += 1
+                    of_gpu = f'node="{namespace}",gpu="{gpu}",uuid="GPU-{gpu}"'
+                    if self.is_split:
+                        of_gpu = f'node="{namespace}",gpu="0",uuid="GPU-0",mig_id="{gpu}"'
+                    owner = f'namespace="{namespace}",pod="{pod}",container="c",workload="{workload}"'
+                    owner += f',workload_kind="{self.kind}"'
+                    yield f'pulsed_gpu_owner_info{{{of_gpu},kind="pod",{owner}}} 1'
+                    if value is not None:
+                        for name in ("real_utilization", "saturation"):
+                            yield f"pulsed_gpu_{name}_ratio{{{of_gpu}}} {value}"
+
+    def history(self, namespace: str) -> str:
+        """Return the sample of a daemon that had a pod of the workload."""
+        labels = f'namespace="{namespace}",workload="infer",workload_kind="{self.kind}"'
+        return f"pulsed_workload_pods{{{labels}}} 1"
+
+
+def pods(*values: float | None) -> dict[str, list[float | None]]:
+    """Return pods with a GPU each."""
+    return {f"infer-{number}": [value] for number, value in enumerate(values)}
+
+
+WORLDS: Mapping[str, World] = {
+    "all busy": World(4, pods(0.9, 0.9, 0.9, 0.9), 3.6, 6),
+    "one silent, others busy": World(4, pods(0.9, 0.9, 0.9), 2.7, 5),
+    "one silent, others little used": World(4, pods(0.2, 0.2, 0.2), 1.6, 3),
+    "two silent, two idle": World(4, pods(0, 0), 2.0, 4),
+    "all silent": World(4, {}, 2.4, 4),
+    "no pods": World(0, {}, 0, 0),
+    "rollout, the new pod silent": World(5, pods(0.9, 0.9, 0.9, 0.9), 3.6, 6),
+    "rollout, new pods little used": World(5, pods(0.9, 0.9, 0.1, 0.1, 0.1), 2.1, 4),
+    "half of the pods pending, others full": World(8, pods(1, 1, 1, 1), 4.8, 8),
+    "half of the pods pending, others little used": World(8, pods(0.2, 0.2, 0.2, 0.2), 4.8, 8),
+    "woken": World(1, {}, 0.6, 1),
+    "idle": World(1, pods(0), 0, 0),
+    "no kube-state-metrics": World(None, pods(0.9), None, None),
+    # besides
+    "half-known pod of a StatefulSet": World(1, {"infer-0": [0.1, None]}, 0.6, 1, "StatefulSet"),
+    "MIG": World(2, {"a": [0.9, 0.9], "b": [0.8, 0.8]}, 1.7, 3, is_split=True),
+    "two kube-state-metrics": World(2, pods(0.9, 0.9), 1.8, 3, copies=2),
+    "two pods of a GPU that another workload uses": World(2, pods(0.9, 0.9), 1.8, 3, others=pods(0.1)),
+}
+
+
+def namespace_of(name: str) -> str:
+    return re.sub(r"\W+", "-", name).lower()
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder: Path = tmp_path_factory.mktemp("examples")
-    with gpu_cluster(folder, 3) as cluster, adapter(cluster) as made:
-        config = SCRAPES.format(addresses=json.dumps([node.daemon.address for node in cluster.nodes]))
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """All worlds, each in a namespace, in one Prometheus with the shipped rules."""
+    folder: Path = tmp_path_factory.mktemp("worlds")
+    rules = (ROOT / "deploy/prometheus/rules/pulsed.yaml").read_text()
+    assert "interval: 15s" in rules
+    (folder / "rules.yaml").write_text(re.sub(r"interval: \w+", "interval: 1s", rules))
+    worlds = {namespace_of(name): world for name, world in WORLDS.items()}
+    page = Exporter("\n".join([*(world.history(name) for name, world in worlds.items()), ""]))
+    with exporting({"metrics": page}) as url:
+        config = SCRAPES.format(address=urllib.parse.urlsplit(url).netloc)
         with prometheus(folder, config) as server:
-            cluster.scale(4)
-            cluster.loads(ACTIVITIES)
-            until(lambda: sorted(made.pods("gpu_real_utilization").values()) == sorted(ACTIVITIES))
-            server.wait_for("sum(pulsed_workload_gpus) == 4 and sum(pulsed_workload_pods) == 4")
-            yield Running(cluster, made, server)
+            server.wait_for(f"count(workload:pulsed_pods:sum) == {len(worlds)}")
+            page.body = "\n".join([*(line for name, world in worlds.items() for line in world.page(name)), ""])
+            lines = sum(world.scale is not None for world in worlds.values())
+            server.wait_for(f"count(workload:pulsed_saturation_ratio:scale) == {lines}")
+            known = {name for name, world in worlds.items() if world.pods and world.scale is not None}
+            until(
+                lambda: (
+                    {
+                        series["metric"]["namespace"]
+                        for series in server.ask("count by (namespace) (pod:pulsed_saturation_ratio:mean)")
+                    }
+                    >= known - {namespace_of("half-known pod of a StatefulSet")}
+                )
+            )
+            yield server
 
 
-def settled(running: Running, query: str, value: float | None) -> None:
-    """Wait until a query has one value, or no result."""
+def replicas(value: float, current: int, target: float) -> int:
+    """Return the replicas of the HorizontalPodAutoscaler for an AverageValue of an Object or External metric.
 
-    def holds() -> bool:
-        found = running.server.ask(query)
-        if value is None:
-            return not found
-        return len(found) == 1 and float(found[0]["value"][1]) == pytest.approx(value, abs=0.001)
+    https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details; at 0 replicas KEDA
+    asks whether the value exceeds the activation threshold.
+    """
+    if current and abs(1 - value / (target * current)) <= TOLERANCE:
+        return current
+    return math.ceil(round(value / target, 6))
 
-    until(holds)
+
+def answer(server: Prometheus, query: str) -> float | None:
+    """Return the only value of a query; None without an answer."""
+    found = server.ask(query)
+    assert len(found) <= 1, "an autoscaler takes one value"
+    return float(found[0]["value"][1]) if found else None
 
 
-def rendered(rule: Mapping[str, Any], series: str, matchers: Mapping[str, str], group: str) -> str:
-    """Return the query that prometheus-adapter makes of a rule."""
-    query: str = rule["metricsQuery"]
-    text = ",".join(f'{name}="{value}"' for name, value in matchers.items() if "|" not in value)
-    text += "".join(f',{name}=~"{value}"' for name, value in matchers.items() if "|" in value)
-    parts = {"<<.Series>>": series, "<<.LabelMatchers>>": text, "<<.GroupBy>>": group}
+def check(server: Prometheus, query: str, world: World, target: float) -> None:
+    """Check the value of a query once the rules are evaluated, and the replicas that it asks for."""
+    if world.scale is None:
+        assert answer(server, query) is None
+        return
+    until(lambda: answer(server, query) == pytest.approx(world.scale, abs=1e-6))
+    value = answer(server, query)
+    assert value is not None
+    assert world.replicas is not None
+    assert replicas(value, world.replicas, target) == world.wanted
+
+
+def keda_queries(name: str) -> list[str]:
+    """Return the queries of the ScaledObject for a world."""
+    return [
+        trigger["metadata"]["query"]
+        .replace('namespace="ml"', f'namespace="{namespace_of(name)}"')
+        .replace('"Deployment"', f'"{WORLDS[name].kind}"')
+        for trigger in triggers()
+    ]
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_keda_asks_for_the_right_replicas(server: Prometheus, name: str) -> None:
+    for query in keda_queries(name):
+        check(server, query, WORLDS[name], TARGET)
+
+
+def test_an_idle_workload_is_inactive_and_others_are_not(server: Prometheus) -> None:
+    activation = float(triggers()[0]["metadata"]["activationThreshold"])
+    active = {name: [(answer(server, query) or 0) > activation for query in keda_queries(name)] for name in WORLDS}
+    inactive = {name for name, each in active.items() if not any(each)}
+    assert inactive == {"no pods", "idle", "no kube-state-metrics"}
+
+
+def adapter_rules(kind: str) -> Mapping[str, Any]:
+    """Return the rule of prometheus-adapter for a kind of workload."""
+    rules = example("prometheus-adapter-values")["rules"]["custom"]
+    (found,) = (rule for rule in rules if f'workload_kind="{kind}"' in rule["seriesQuery"])
+    assert found["resources"]["overrides"]["workload"] == {"group": "apps", "resource": kind.lower()}
+    return dict(found)
+
+
+def adapter_query(rule: Mapping[str, Any], metric: str, namespace: str, workload: str) -> str:
+    """Return the query that prometheus-adapter makes of a rule for a metric of an object."""
+    pattern = rule["name"]["matches"]
+    (series,) = (
+        each
+        for each in ("workload:pulsed_real_utilization_ratio:scale", "workload:pulsed_saturation_ratio:scale")
+        if re.sub(pattern, rule["name"]["as"].replace("${1}", r"\1"), each) == metric
+    )
+    parts = {
+        "<<.Series>>": series,
+        "<<.LabelMatchers>>": f'namespace="{namespace}",workload="{workload}"',
+        "<<.GroupBy>>": "workload",
+    }
+    query = str(rule["metricsQuery"])
     for placeholder, part in parts.items():
         query = query.replace(placeholder, part)
     assert "<<" not in query
     return query
 
 
-def metric_name(rule: Mapping[str, Any], series: str) -> str:
-    """Return the name of the metric that prometheus-adapter gives a series."""
-    name = rule["name"]
-    if "matches" not in name:
-        return str(name["as"])
-    found = re.fullmatch(name["matches"], series)
-    assert found
-    return str(name["as"]).replace("${1}", found[1])
-
-
-@pytest.mark.parametrize(
-    ("position", "names"),
-    [
-        (0, {"gpu_real_utilization"}),
-        (1, {"gpu_memory_used_bytes", "gpu_power_watts"}),
-        (2, {"gpu_real_utilization"}),
-    ],
-)
-def test_rules_of_prometheus_adapter_find_their_series(running: Running, position: int, names: set[str]) -> None:
-    rule = rules("custom")[position]
-    found = running.server.ask(f"count by (__name__) ({rule['seriesQuery']})")
-    made = {metric_name(rule, series["metric"]["__name__"]) for series in found}
-    assert made <= names
-    assert made >= names - {"gpu_memory_used_bytes"}  # these pages have no memory
-
-
-def test_pods_by_prometheus_adapter_and_by_pulsed_adapter(running: Running) -> None:
-    (metric,) = example("hpa-pods")["spec"]["metrics"]
-    name = metric["pods"]["metric"]["name"]
-    pods = running.cluster.pods
-    matchers = {"namespace": "ml", "pod": "|".join(pods)}
-    query = rendered(rules("custom")[0], "pulsed_pod_real_utilization_ratio", matchers, "pod")
-    expected = dict(zip(pods, ACTIVITIES, strict=True))
-
-    def values() -> dict[str, float]:
-        return {series["metric"]["pod"]: float(series["value"][1]) for series in running.server.ask(query)}
-
-    until(lambda: values() == pytest.approx(expected, abs=0.001))
-    assert running.adapter.pods(name) == pytest.approx(expected, abs=0.001)
-    power = rendered(rules("custom")[1], "pulsed_pod_power_watts", matchers, "pod")
-    found = {series["metric"]["pod"]: float(series["value"][1]) for series in running.server.ask(power)}
-    assert found == pytest.approx(running.adapter.pods("gpu_power_watts"))
-
-
-def test_the_object_by_prometheus_adapter_and_by_pulsed_adapter(running: Running) -> None:
-    (metric,) = example("hpa-object")["spec"]["metrics"]
-    described, target = metric["object"]["describedObject"], metric["object"]["target"]
-    assert (described["kind"], target["type"]) == ("Deployment", "Value")
-    matchers = {"namespace": "ml", "workload": described["name"]}
-    query = rendered(rules("custom")[2], "pulsed_workload_real_utilization_ratio_sum", matchers, "workload")
-    settled(running, query, MEAN)
-    other = rendered(rules("custom")[3], "pulsed_workload_real_utilization_ratio_sum", matchers, "workload")
-    assert running.server.ask(other) == []  # no StatefulSet of that name
-    path = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/ml/deployments.apps/{described['name']}"
-    (item,) = running.adapter.get(f"{path}/{metric['object']['metric']['name']}")["items"]
-    assert number(item["value"]) == MEAN
-
-
-def test_the_external_metric_by_prometheus_adapter_and_by_pulsed_adapter(running: Running) -> None:
-    (metric,) = example("hpa-external")["spec"]["metrics"]
-    given = metric["external"]["metric"]
-    labels = given["selector"]["matchLabels"]
-    query = rendered(
-        rules("external")[0], "pulsed_workload_real_utilization_ratio_sum", {"namespace": "ml", **labels}, ""
-    )
-    settled(running, query, MEAN)
-    assert metric_name(rules("external")[0], "pulsed_workload_real_utilization_ratio_sum") == given["name"]
-    selector = urllib.parse.quote(",".join(f"{name}={value}" for name, value in labels.items()), safe="")
-    path = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/ml/{given['name']}?labelSelector={selector}"
-    (item,) = running.adapter.get(path)["items"]
-    assert number(item["value"]) == MEAN
-
-
-def keda_prometheus(server: Prometheus, metadata: Mapping[str, str]) -> float | None:
-    """Return the number of the prometheus scaler; None for an error, as documented for `ignoreNullValues: false`."""
-    assert metadata["ignoreNullValues"] == "false"
-    found = server.ask(metadata["query"])
-    assert len(found) <= 1, "the scaler takes one element"
-    return float(found[0]["value"][1]) if found else None
-
-
-def keda_metrics_api(running: Running, metadata: Mapping[str, str]) -> float | None:
-    """Return the number of the metrics-api scaler; None for an error."""
-    url = urllib.parse.urlsplit(metadata["url"])
-    assert url.hostname == "pulsed-adapter.monitoring.svc.cluster.local"
-    status, document = running.adapter.plain(url.path)
-    return float(document[metadata["valueLocation"]]) if status == 200 else None
-
-
-def test_the_scaled_objects_and_stale_nodes(running: Running) -> None:
-    """The mean over all GPUs, on nodes with two and with one; a failed node is left out, and without data is none."""
-    by_query, by_api = trigger("scaledobject-prometheus")["metadata"], trigger("scaledobject-metrics-api")["metadata"]
-    until(lambda: keda_prometheus(running.server, by_query) == pytest.approx(MEAN, abs=0.001))
-    until(lambda: keda_metrics_api(running, by_api) == pytest.approx(MEAN))
-    nodes = running.cluster.nodes
-    try:
-        nodes[0].exporter.status = 500
-        until(lambda: keda_metrics_api(running, by_api) == pytest.approx(0.15))
-        until(lambda: keda_prometheus(running.server, by_query) == pytest.approx(0.15, abs=0.001))
-        for node in nodes:
-            node.exporter.status = 500
-        until(lambda: keda_metrics_api(running, by_api) is None)
-        until(lambda: keda_prometheus(running.server, by_query) is None)
-        until(lambda: running.adapter.request(OBJECT)[0] == running.adapter.request(EXTERNAL)[0] == 503)
-        until(lambda: running.adapter.pods("gpu_real_utilization") == {})  # each node's values age for themselves
-    finally:
-        for node in nodes:
-            node.exporter.status = 200
-    until(lambda: keda_metrics_api(running, by_api) == pytest.approx(MEAN))
-
-
-def test_a_workload_without_pods_has_no_number(running: Running) -> None:
-    by_query, by_api = trigger("scaledobject-prometheus")["metadata"], trigger("scaledobject-metrics-api")["metadata"]
-    assert keda_prometheus(running.server, {**by_query, "query": by_query["query"].replace("infer", "other")}) is None
-    assert keda_metrics_api(running, {**by_api, "url": by_api["url"].replace("infer", "other")}) is None
-    assert running.adapter.request(OBJECT.replace("infer", "other"))[0] == 404
-    assert running.adapter.get(EXTERNAL.replace("infer", "other"))["items"] == []
-    assert running.adapter.pods("gpu_real_utilization", selector="app%3Dother") == {}
-
-
-def test_the_number_of_a_workload_has_what_it_is_made_of(running: Running) -> None:
-    path = "/autoscale/v1/sum/ml/Deployment/infer/real_utilization"
-    until(lambda: running.adapter.plain(path)[0] == 200)
-    _, document = running.adapter.plain(path)
-    assert document["value"] == pytest.approx(sum(ACTIVITIES))
-    assert (document["gpus"], document["pods"], document["warnings"]) == (4, 4, [])
-    assert running.adapter.plain("/apis/external.metrics.k8s.io/v1beta1")[0] == 401, "without the certificate"
+@pytest.mark.parametrize("name", WORLDS)
+def test_prometheus_adapter_and_keda_agree(server: Prometheus, name: str) -> None:
+    world = WORLDS[name]
+    (metric,) = example("hpa")["spec"]["metrics"]
+    target = metric["object"]["target"]
+    assert (target["type"], target["averageValue"]) == ("AverageValue", "600m")
+    described = metric["object"]["describedObject"]["name"]
+    rule = adapter_rules(world.kind)
+    query = adapter_query(rule, metric["object"]["metric"]["name"], namespace_of(name), described)
+    check(server, query, world, TARGET)
+    if world.scale is not None:
+        found = server.ask(f"group by (namespace) ({rule['seriesQuery']})")
+        assert namespace_of(name) in {series["metric"]["namespace"] for series in found}

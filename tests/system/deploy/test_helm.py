@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +21,14 @@ from pulsed.config.settings import Kind, all_keys
 from pulsed.daemon.daemon import RESTART_KEYS
 from pulsed.kubernetes.objects import parse_kind
 from pulsed.kubernetes.workload_resolver import resource_name
-from pulsed.reader.exporter.discovery import ShardSettings
+from pulsed.reader.exporter import ExporterTarget
 from tests.support.daemon import pulsed
 from tests.support.nightly import nightly_after
-from tests.system.deploy.cases import CASES, HOST, MONITOR, MONITORS, PAIRS, REACHED, REFUSED, SINGLE, SOURCES, WEB
+from tests.system.deploy.cases import CASES, GOLDEN, HOST, MONITOR, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB
 from tests.system.deploy.chart import (
     CHART,
     RELEASE,
+    ROOT,
     Manifest,
     Refused,
     Values,
@@ -39,7 +42,7 @@ from tests.system.deploy.chart import (
     render,
 )
 from tests.system.deploy.install import KUBERNETES
-from tools.generate_chart_schema import KINDS, SET_BY_ADAPTER, SET_BY_CHART, document
+from tools.generate_chart_schema import KINDS, SET_BY_CHART, document
 from tools.references import IMAGE
 
 
@@ -50,33 +53,52 @@ def configured(manifests: Sequence[Manifest], folder: Path) -> Config:
     return load(file, [], environment_of(manifests, HOST))
 
 
-@pytest.mark.parametrize("name", [*nightly_after(4, PAIRS), *nightly_after(16, SINGLE)])
+@pytest.mark.parametrize("name", nightly_after(16, CASES))
 def test_every_object_is_valid_and_the_pods_are_harmless(name: str, tmp_path: Path) -> None:
     manifests = render(CASES[name])
     assert complaints(manifests, KUBERNETES[-1]) == []
-    kinds = {manifest["kind"] for manifest in manifests}
     assert not any("data" in each or "stringData" in each for each in manifests if each["kind"] == "Secret")
-    exporter = CASES[name].get("source", {})
-    reads_pods = not exporter.get("kind") and exporter.get("exporter", {}).get("via", "pod") == "pod"
-    reads_pods = reads_pods and not exporter.get("exporter", {}).get("targets")
-    names = ("workloads of pods", "workloads with the host engine", "conditions and the host engine")
-    reads_pods = reads_pods or name in names
-    assert ("ClusterRole" in kinds or "Role" in kinds) == (reads_pods and name != "own role")
+    reads_api = any("Role" in each["kind"] for each in manifests) or name == "own role"
     for pod in pods(manifests):
-        if not name.startswith(("kernel log", "files of the host", "pods from the kubelet", "processes of the node")):
-            check_restricted(pod, has_token=reads_pods and "restartPolicy" not in pod)
+        if not pod.get("hostPID") and "hostPath" not in str(pod):
+            check_restricted(pod, has_token=reads_api and "restartPolicy" not in pod)
     configured(manifests, tmp_path)
 
 
-@pytest.mark.parametrize("kubernetes", nightly_after(1, KUBERNETES))  # the newest is held by the test above
-@pytest.mark.parametrize("name", ["exporter on the node, TLS, ServiceMonitor", *SINGLE])
+RENDERINGS = Path(__file__).with_name("renderings")
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_rendering_is_the_kept_one(name: str) -> None:
+    """After a wanted change: `UPDATE_GOLDEN=1 pytest tests/system/deploy/test_helm.py`; review the difference."""
+    manifests = copy.deepcopy(render(GOLDEN[name]))
+    for command in (each["command"] for pod in pods(manifests) for each in pod["containers"] if "command" in each):
+        command[2] = "files/helm_test.py" if "urlopen" in command[2] else command[2]
+    text = yaml.dump_all(manifests, Dumper=yaml.CSafeDumper, width=120).replace(
+        f"pulsed-{__version__}", "pulsed-VERSION"
+    )
+    text = re.sub(rf"\b{re.escape(__version__)}\b", "VERSION", text)
+    kept = RENDERINGS / f"{name}.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        kept.write_text(text)
+    assert text == kept.read_text()
+
+
+def test_a_rendering_is_the_same_each_time() -> None:
+    arguments = ("template", RELEASE, str(CHART), "--namespace", "monitoring")
+    values = {**GOLDEN["fleet"], "prometheusRule": {"enabled": True}, "dashboards": {"enabled": True}}
+    assert helm(*arguments, values=values) == helm(*arguments, values=values)
+
+
+@pytest.mark.parametrize("kubernetes", KUBERNETES[:-1])  # the newest is held by the test above
+@pytest.mark.parametrize("name", nightly_after(2, GOLDEN))
 def test_every_kubernetes_that_the_chart_admits_takes_it(name: str, kubernetes: str) -> None:
-    assert complaints(render(CASES[name]), kubernetes) == []
+    assert complaints(render(GOLDEN[name]), kubernetes) == []
 
 
-@pytest.mark.parametrize("name", nightly_after(5, SINGLE))
+@pytest.mark.parametrize("name", nightly_after(2, GOLDEN))
 def test_helm_3_renders_the_same(name: str) -> None:
-    assert render(CASES[name], program="helm-3") == render(CASES[name])
+    assert render(GOLDEN[name], program="helm-3") == render(GOLDEN[name])
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -88,18 +110,18 @@ def test_pulsed_reads_what_the_values_say(name: str, tmp_path: Path) -> None:
     if reached == "kubernetes":
         assert seen.source.exporter.discovery == "kubernetes"
     elif kind == "exporter":
-        assert tuple(str(target) for target in seen.source.exporter.targets) == reached
+        assert tuple(target.url for target in seen.source.exporter.targets) == reached
     elif kind == "dcgmi":
         assert seen.source.dcgmi.host == reached
 
 
-def test_a_fleet_reads_all_nodes_in_shards(tmp_path: Path) -> None:
+def test_a_fleet_reads_all_nodes(tmp_path: Path) -> None:
     manifests = render(SINGLE["fleet"])
     seen = configured(manifests, tmp_path)
     assert seen.node is None
-    assert (seen.source.exporter.kubernetes.nodes, seen.source.exporter.shard) == ("all", ShardSettings(index=0, of=2))
+    assert seen.source.exporter.kubernetes.nodes == "all"
     stateful = only(manifests, "StatefulSet")["spec"]
-    assert (stateful["replicas"], stateful["serviceName"]) == (2, only(manifests, "Service")["metadata"]["name"])
+    assert (stateful["replicas"], stateful["serviceName"]) == (1, only(manifests, "Service")["metadata"]["name"])
     assert not {"affinity", "tolerations"} & stateful["template"]["spec"].keys()
     assert "pod_node_name" not in str(only(manifests, "ServiceMonitor")), "the node of a pod is not that of its GPUs"
     assert not stateful.get("volumeClaimTemplates")
@@ -108,34 +130,6 @@ def test_a_fleet_reads_all_nodes_in_shards(tmp_path: Path) -> None:
     assert (claim["metadata"]["name"], claim["spec"]["storageClassName"]) == ("state", "fast")
     assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}}
     assert "state" not in {each["name"] for each in volumes["template"]["spec"]["volumes"]}
-    assert configured(render(SINGLE["fleet of a list"]), tmp_path).source.exporter.discovery == "http"
-
-
-def test_a_driver_comes_from_the_container_toolkit(tmp_path: Path) -> None:
-    manifests = render(SOURCES["driver"])
-    pod = pod_template(manifests)["spec"]
-    assert pod["runtimeClassName"] == "nvidia"
-    assert "nvidia.com/gpu" not in json.dumps(pod["containers"]), "a request would keep a GPU from jobs"
-    given = environment_of(manifests, HOST)
-    assert (given["NVIDIA_VISIBLE_DEVICES"], given["NVIDIA_DRIVER_CAPABILITIES"]) == ("all", "utility")
-    assert not {name for name in given if name.startswith("PULSED_SOURCE")}
-    seen = configured(manifests, tmp_path)
-    assert seen.source.exporter.discovery == "static"
-    assert not any("Role" in manifest["kind"] for manifest in manifests)
-
-    other = pod_template(render(SINGLE["driver of the default runtime"]))["spec"]
-    assert "runtimeClassName" not in other
-    assert environment_of(render(SINGLE["driver of the default runtime"]), HOST)["NVIDIA_VISIBLE_DEVICES"] == "0,1"
-    own = pod_template(render({**SOURCES["driver"], "runtimeClassName": "gvisor"}))["spec"]
-    assert own["runtimeClassName"] == "gvisor"
-    for name in ("exporter in a pod", "demo"):
-        spec = pod_template(render(SOURCES[name]))["spec"]
-        assert "runtimeClassName" not in spec
-        assert "NVIDIA_VISIBLE_DEVICES" not in environment_of(render(SOURCES[name]), HOST)
-
-
-def test_the_process_namespace_of_the_node_is_shared_on_request() -> None:
-    assert pod_template(render(SINGLE["processes of the node"]))["spec"]["hostPID"] is True
 
 
 def test_the_judges_see_what_is_wrong() -> None:
@@ -360,7 +354,7 @@ def test_workloads_are_resolved_where_the_values_say(name: str, enabled: bool, t
 
 def test_values_of_an_older_chart_keep_their_source(tmp_path: Path) -> None:
     manifests = render(SINGLE["values of an older chart"])
-    assert configured(manifests, tmp_path).source.exporter.targets == (f"http://{HOST}:9401/metrics",)
+    assert configured(manifests, tmp_path).source.exporter.targets == (ExporterTarget(f"http://{HOST}:9401/metrics"),)
     assert pod_template(manifests)["spec"]["automountServiceAccountToken"] is False
 
 
@@ -380,8 +374,8 @@ def test_the_values_that_the_readme_names_exist() -> None:
     paths = set(all_paths(values))
     rows = re.findall(r"^\|[^|]*\|(.*)\|$", (CHART / "README.md").read_text(), re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([a-z]\w+(?:\.\w+)+)[`:]", row)}
-    named -= {name for name in named if name.startswith(("config.", "adapter.config."))}
-    assert len(named) > 15
+    named -= {name for name in named if name.startswith("config.")}
+    assert len(named) > 10
     assert {name for name in named if name.split(".")[0] in values and name not in paths} == set()
 
 
@@ -423,7 +417,22 @@ def test_the_schema_knows_every_value() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert schema["additionalProperties"] is False
-    assert set(schema["properties"]) - {"enabled"} == set(values)  # of the condition of a parent chart
+    removed = {path for path in removed_values() if "." not in path}
+    assert set(schema["properties"]) - removed - {"enabled"} == set(values)  # of the condition of a parent chart
+
+
+def removed_values() -> dict[str, str]:
+    found: dict[str, str] = yaml.safe_load((CHART / "files/removed_values.yaml").read_text())
+    return found
+
+
+@pytest.mark.parametrize("path", removed_values())
+def test_a_removed_value_names_what_takes_its_place(path: str) -> None:
+    values: Values = {}
+    for name in reversed(path.split(".")):
+        values = {name: values}
+    with pytest.raises(Refused, match=re.escape(f"{path} was removed: {removed_values()[path]}")):
+        render(values)
 
 
 def test_the_schema_has_the_keys_of_the_configuration() -> None:
@@ -431,7 +440,7 @@ def test_the_schema_has_the_keys_of_the_configuration() -> None:
 
 
 def test_the_keys_that_the_chart_sets_are_those_of_the_configuration() -> None:
-    assert {*SET_BY_CHART, *SET_BY_ADAPTER} <= all_keys(Config).keys()
+    assert set(SET_BY_CHART) <= all_keys(Config).keys()
 
 
 SAMPLES = [True, 0, 1, -1, 0.5, 1.5, 12, "", "1", "0", "0s", "yes", "Off", "TRUE", "15s", " 1h30m", "1 s", "-1s"]
@@ -480,7 +489,7 @@ def test_only_changes_that_a_reload_cannot_apply_restart_the_pods() -> None:
         assert template({"config": {key: value}})["metadata"] != template({})["metadata"], key
     assert template({"port": 9500})["metadata"] != template({})["metadata"]
     assert template({"config": {"publish": {"passthrough": True}}}) == template({})
-    assert template({"serviceMonitor": {"enabled": True}, "service": {"annotations": {"a": "b"}}}) == template({})
+    assert template({**MONITORS["ServiceMonitor"], "service": {"annotations": {"a": "b"}}}) == template({})
 
 
 def test_further_containers_variables_and_dns() -> None:
@@ -496,41 +505,7 @@ def test_further_containers_variables_and_dns() -> None:
     assert pod["dnsConfig"] == values["dnsConfig"]
 
 
-def test_a_broken_source_stays_visible() -> None:
-    """A node whose source is down must not leave the Service: its `pulsed_source_up 0` is the signal."""
-    manifests = render({})
-    assert container(manifests)["readinessProbe"]["httpGet"]["path"] == "/-/healthy"
-    service = only(manifests, "Service")["spec"]
-    assert service["publishNotReadyAddresses"] is True
-    assert service["clusterIP"] == "None"
-
-
-@pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor"])
-def test_the_monitors_keep_the_labels_of_the_gpu_s_user(kind: str) -> None:
-    manifests = render(MONITORS[kind])
-    spec = only(manifests, kind)["spec"]
-    (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
-    assert endpoint["honorLabels"] is True
-    assert endpoint["relabelings"] == [
-        {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"},
-        {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
-        {"action": "labeldrop", "regex": "namespace|pod|container|service|endpoint"},
-    ]
-    labels = pod_template(manifests)["metadata"]["labels"].items()
-    assert spec["selector"]["matchLabels"].items() <= labels
-    assert endpoint["port"] in [port["name"] for port in container(manifests)["ports"]]
-
-
-def test_the_web_configuration_reaches_probes_and_monitors() -> None:
-    tls = render({**WEB["TLS"], **MONITORS["ServiceMonitor"]})
-    assert container(tls)["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
-    assert only(tls, "ServiceMonitor")["spec"]["endpoints"][0]["scheme"] == "https"
-    users = render({**WEB["users"], **MONITORS["PodMonitor"]})
-    assert container(users)["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
-    assert only(users, "PodMonitor")["spec"]["podMetricsEndpoints"][0]["scheme"] == "http"
-    certificates = container(render(WEB["client certificates"]))
-    assert certificates["livenessProbe"]["tcpSocket"] == {"port": "http"}
-    assert {"name": "web", "mountPath": "/etc/pulsed-web", "readOnly": True} in certificates["volumeMounts"]
+def test_probes_can_need_a_password() -> None:
     own = render({**WEB["users"], "config": {"web": {"open_probes": False, "keep_alive": "1m"}}})
     assert yaml.safe_load(config(own))["web"] == {"open_probes": False, "keep_alive": "1m"}
 
@@ -570,26 +545,12 @@ def test_the_network_policy_lets_the_source_through(values: Values, ports: list[
     assert not [rule for rule in spec["ingress"] if "from" in rule], "Prometheus may be anywhere"
 
 
-def test_the_network_policy_can_be_left_out() -> None:
-    assert not [each for each in render(SINGLE["no network policy"]) if each["kind"] == "NetworkPolicy"]
-
-
 def test_the_network_policy_admits_the_pod_of_helm_test() -> None:
     peer = {"namespaceSelector": {"matchLabels": {"a": "b"}}}
     manifests = render({"networkPolicy": {"from": [peer]}})
     ((first, second),) = [rule["from"] for rule in only(manifests, "NetworkPolicy")["spec"]["ingress"]]
     labels = only(manifests, "Pod")["metadata"]["labels"].items()
     assert (first, second["podSelector"]["matchLabels"].items() <= labels) == (peer, True)
-
-
-def test_the_pod_of_helm_test_is_deleted_and_prefers_the_nodes_of_the_daemons() -> None:
-    manifests = render({})
-    pod = only(manifests, "Pod")
-    deleted = pod["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
-    assert set(deleted) == {"before-hook-creation", "hook-succeeded", "hook-failed"}
-    (term,) = pod["spec"]["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-    labels = pod_template(manifests)["metadata"]["labels"].items()
-    assert term["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels
 
 
 @pytest.mark.parametrize(
@@ -607,7 +568,7 @@ def test_the_pod_of_helm_test_is_deleted_and_prefers_the_nodes_of_the_daemons() 
 def test_the_monitors_carry_the_tls_of_the_daemon(web: Values, tls: object) -> None:
     (endpoint,) = only(render({**web, **MONITORS["PodMonitor"]}), "PodMonitor")["spec"]["podMetricsEndpoints"]
     assert endpoint.get("tlsConfig") == tls
-    own = render({**web, "serviceMonitor": MONITOR, "podMonitor": {"enabled": False}})
+    own = render({**web, **SINGLE["whole ServiceMonitor"]})
     assert only(own, "ServiceMonitor")["spec"]["endpoints"][0]["tlsConfig"] == MONITOR["tlsConfig"]
 
 
@@ -671,7 +632,6 @@ def copied(folder: Path) -> Path:
 def test_dashboards_become_config_maps(tmp_path: Path) -> None:
     chart = copied(tmp_path)
     values = {"dashboards": {"enabled": True, "namespace": "grafana", "annotations": {"grafana_folder": "GPU"}}}
-    assert [m["kind"] for m in render(values, chart)].count("ConfigMap") == 1, "only the configuration: there are none"
     folder = chart / "files" / "dashboards"
     folder.mkdir(parents=True, exist_ok=True)
     board = '{"title": "GPU {{ $labels }}", "panels": ["\\"quoted\\"", "a\\\\nb", "% ü"]}\n'
@@ -687,14 +647,14 @@ def test_dashboards_become_config_maps(tmp_path: Path) -> None:
 
 def test_rules_become_a_prometheus_rule(tmp_path: Path) -> None:
     chart = copied(tmp_path)
-    with pytest.raises(Refused, match=r"packaged without files/rules\.yaml"):
-        render({"prometheusRule": {"enabled": True}}, chart)
+    for values, files in (("prometheusRule", r"files/rules\.yaml"), ("dashboards", "files/dashboards")):
+        with pytest.raises(Refused, match=f"packaged without {files}"):
+            render({values: {"enabled": True}}, chart)
     rule = {"alert": "Hot", "expr": 'x{a=~"b|c"} > 1', "annotations": {"summary": "{{ $labels.gpu }} is {{ $value }}"}}
     (chart / "files").mkdir(exist_ok=True)
     (chart / "files" / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "a", "rules": [rule]}]}))
-    manifests = render({"prometheusRule": {"enabled": True, "extraGroups": [{"name": "b", "rules": []}]}}, chart)
-    groups = only(manifests, "PrometheusRule")["spec"]["groups"]
-    assert groups == [{"name": "a", "rules": [rule]}, {"name": "b", "rules": []}]
+    manifests = render({"prometheusRule": {"enabled": True}}, chart)
+    assert only(manifests, "PrometheusRule")["spec"]["groups"] == [{"name": "a", "rules": [rule]}]
     assert complaints(manifests, KUBERNETES[-1]) == []
 
 
@@ -713,8 +673,7 @@ def test_alerts_and_groups_can_be_left_out() -> None:
     assert name == "PulsedDaemonDown"
     assert left["pulsed-alerts-health"] == every["pulsed-alerts-health"]
     assert "PulsedGpuHealthCritical" in every["pulsed-alerts-health"]
-    assert "PulsedGpuHealthGpuLost" in groups(perCheck=True)["pulsed-alerts-health"]
-    with pytest.raises(Refused, match="there is no alert or group PulsedDeamonDown; known: pulsed-recording-gpus, "):
+    with pytest.raises(Refused, match="there is no alert or group PulsedDeamonDown; known: pulsed-recording-nodes, "):
         groups(exclude=["PulsedDeamonDown"])
     values = {"prometheusRule": {"enabled": True, "runbookUrl": "https://wiki/gpu"}}
     rules = only(render(values), "PrometheusRule")["spec"]["groups"]
@@ -725,12 +684,67 @@ def test_alerts_and_groups_can_be_left_out() -> None:
 
 
 def test_the_rules_and_dashboards_of_this_chart_render() -> None:
-    """Whatever generated files the chart has."""
-    rules, boards = CHART / "files" / "rules.yaml", list((CHART / "files" / "dashboards").glob("*.json"))
-    manifests = render({"prometheusRule": {"enabled": rules.exists()}, "dashboards": {"enabled": True}})
-    assert [m["kind"] for m in manifests].count("ConfigMap") == 1 + len(boards)
-    assert [m["kind"] for m in manifests].count("PrometheusRule") == rules.exists()
+    manifests = render({"prometheusRule": {"enabled": True}, "dashboards": {"enabled": True}})
+    assert [m["kind"] for m in manifests].count("ConfigMap") == 1 + len(SHIPPED) - 1
+    assert only(manifests, "PrometheusRule")["spec"] == yaml.safe_load((ROOT / SHIPPED["rules.yaml"]).read_text())
     assert complaints(manifests, KUBERNETES[-1]) == []
+
+
+SHIPPED = {
+    "rules.yaml": "deploy/prometheus/rules/pulsed.yaml",
+    **{f"dashboards/{name}.json": f"deploy/grafana/{name}.json" for name in ("fleet", "gpu", "owners")},
+}
+
+
+def test_the_files_of_the_chart_are_the_shipped_ones_and_no_links() -> None:
+    """Flux leaves links out."""
+    for name, shipped in SHIPPED.items():
+        assert (CHART / "files" / name).read_bytes() == (ROOT / shipped).read_bytes(), "make docs"
+    assert [path for path in CHART.rglob("*") if path.is_symlink()] == []
+
+
+def test_annotations_of_all_objects() -> None:
+    wave = {"argocd.argoproj.io/sync-wave": "1"}
+    values = {
+        "commonAnnotations": wave,
+        "service": {"annotations": {"own": "1"}, "nodeLocal": True},
+        "nodeConditions": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+        "dashboards": {"enabled": True},
+        **MONITORS["PodMonitor"],
+    }
+    manifests = render(values)
+    lacking = [
+        each["kind"] for each in manifests if not wave.items() <= each["metadata"].get("annotations", {}).items()
+    ]
+    assert lacking == []
+    assert {each["metadata"]["annotations"].get("own") for each in manifests if each["kind"] == "Service"} == {
+        "1",
+        None,
+    }
+
+
+def notes(folder: Path, values: Values, *apis: str) -> str:
+    """Return NOTES.txt in a cluster with further APIs; `helm template` prints it as part of a template only."""
+    chart = folder / "pulsed"
+    shutil.copytree(CHART, chart, dirs_exist_ok=True)
+    (chart / "templates" / "notes.yaml").write_text('notes: {{ include "pulsed/templates/NOTES.txt" . | toJson }}')
+    options = [f"--api-versions={api}" for api in apis]
+    rendered = helm("template", RELEASE, str(chart), "--show-only=templates/notes.yaml", *options, values=values)
+    return str(yaml.safe_load(rendered)["notes"])
+
+
+def test_the_notes_warn_of_user_workload_monitoring_on_openshift(tmp_path: Path) -> None:
+    label, openshift = "openshift.io/cluster-monitoring=true", "monitoring.openshift.io/v1"
+    assert label in notes(tmp_path, MONITORS["ServiceMonitor"], openshift)
+    assert label not in notes(tmp_path, MONITORS["ServiceMonitor"])
+    assert label not in notes(tmp_path, {}, openshift)
+
+
+def test_the_notes_say_what_to_do_without_a_label_of_gpu_nodes(tmp_path: Path) -> None:
+    assert "kubectl get nodes -l nvidia.com/gpu.present=true" in notes(tmp_path, {})
+    for values in (SOURCES["demo"], SINGLE["fleet"], {"gpuNodes": {"only": False}}):
+        assert "kubectl get nodes" not in notes(tmp_path, values)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -758,7 +772,7 @@ def test_check_config_passes_the_rendered_file(tmp_path: Path) -> None:
     ],
 )
 def test_probes_and_monitors_have_the_route_prefix(web: dict[str, str], prefix: str, tmp_path: Path) -> None:
-    manifests = render({"config": {"web": web}, "serviceMonitor": {"enabled": True}})
+    manifests = render({"config": {"web": web}, **MONITORS["ServiceMonitor"]})
     assert configured(manifests, tmp_path).web.prefix == prefix
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container(manifests)[probe]["httpGet"]["path"] == f"{prefix}/-/healthy"
@@ -775,8 +789,8 @@ def images_and_secrets(values: Values) -> tuple[set[str], list[str]]:
     pods = [each["spec"]["template"]["spec"] for each in render(values) if each["kind"] in ("DaemonSet", "Deployment")]
     pods += [each["spec"] for each in render(values) if each["kind"] == "Pod"]
     secrets = [[secret["name"] for secret in pod.get("imagePullSecrets", [])] for pod in pods]
-    assert len(pods) == 3
-    assert secrets == secrets[:1] * 3
+    assert len(pods) == 2
+    assert secrets == secrets[:1] * 2
     return {container["image"] for pod in pods for container in pod["containers"]}, secrets[0]
 
 
@@ -790,7 +804,6 @@ def images_and_secrets(values: Values) -> tuple[set[str], list[str]]:
 )
 def test_registry_and_secrets_of_all_charts(repository: str, image: str) -> None:
     own = {
-        "adapter": {"enabled": True},
         "image": {"repository": repository, "tag": "1"},
         "imagePullSecrets": [{"name": "own"}, {"name": "mirror"}],
     }

@@ -24,13 +24,14 @@ from tests.support.waiting import until
 from tests.system.deploy.cases import FLEET, SINGLE, SOURCES
 from tests.system.deploy.chart import CHART, NAMESPACE, RELEASE, Refused, Values, helm
 from tests.system.deploy.test_helm_runs import STOCK, deployed
-from tests.system.deploy.test_values_examples import OLD, PLATFORMS, values
+from tests.system.deploy.test_values_examples import PLATFORMS, old_values, values
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}"
 PODS = {("pods", verb) for verb in ("get", "list", "watch")}
 CONTROLLERS = {("replicasets.apps", "get"), ("jobs.batch", "get")}
 
+OPERATED = {"monitor", "prometheusRule", "extraObjects"}
 INSTALLED = {
     **{name: SOURCES[name] for name in ("exporter in a pod", "exporter on the node", "dcgmi on the node", "driver")},
     **{
@@ -42,11 +43,10 @@ INSTALLED = {
             "pods from the kubelet",
             "workloads of pods",
             "everything that is extra",
-            "adapter",
-            "fleet of a list",
+            "fleet",
         )
     },
-    **{name: values(name) for name in PLATFORMS if not {"serviceMonitor", "prometheusRule"} & values(name).keys()},
+    **{name: values(name) for name in PLATFORMS if not OPERATED & values(name).keys()},
 }
 """Without objects of the Prometheus operator, whose kinds the server lacks."""
 
@@ -54,13 +54,20 @@ INSTALLED = {
 @contextlib.contextmanager
 def installed(real: RealApiServer, given: Values, folder: Path) -> Iterator[list[str]]:
     """Install a release; gives the paths of its objects."""
-    # Version 1.20 fails at APIServices that are applied on the server side.
-    applied = f"--server-side={'false' if 'adapter' in given else 'true'}"
     options = release_options(real)
     try:
         # Of a placeholder no release is made, as `test_helm.py` has it.
         image = ("--set", "image.repository=registry.test/pulsed")
-        helm("install", RELEASE, str(copied(folder)), "--create-namespace", applied, *image, *options, values=given)
+        helm(
+            "install",
+            RELEASE,
+            str(copied(folder)),
+            "--create-namespace",
+            "--server-side=true",
+            *image,
+            *options,
+            values=given,
+        )
         yield paths(real)
     finally:
         helm("uninstall", RELEASE, "--wait=false", *options)
@@ -72,8 +79,6 @@ def copied(folder: Path) -> Path:
     shutil.copytree(CHART, chart, dirs_exist_ok=True)
     text = (chart / "Chart.yaml").read_text()
     (chart / "Chart.yaml").write_text(re.sub(r"kubeVersion: .*", 'kubeVersion: ">=1.20.0-0"', text))
-    disruption = chart / "templates" / "adapter" / "deployment.yaml"
-    disruption.write_text(disruption.read_text().replace("apiVersion: policy/v1\n", "apiVersion: policy/v1beta1\n"))
     return chart
 
 
@@ -113,15 +118,12 @@ def test_a_real_api_server_accepts_every_object(name: str, real: RealApiServer, 
     with installed(real, INSTALLED[name], tmp_path) as found:
         assert [path for path in found if real.request(path)[0] != 200] == []
         assert any("/daemonsets/" in path or "/statefulsets/" in path for path in found)
-        secrets = [path for path in found if "/secrets/" in path]
-        assert [yaml.safe_load(real.request(path)[2]).get("data") for path in secrets] == [None] * (
-            "adapter" in INSTALLED[name]
-        )
+        assert [path for path in found if "/secrets/" in path] == []
 
 
 def test_a_release_with_the_values_of_the_first_chart_is_upgraded(real: RealApiServer, tmp_path: Path) -> None:
     chart = tmp_path / "pulsed"
-    with installed(real, yaml.safe_load(OLD.read_text()), tmp_path) as before:
+    with installed(real, old_values(), tmp_path) as before:
         assert not [path for path in before if "clusterrole" in path]
         reused = ("--reset-then-reuse-values", "--set", "source.exporter.via=pod", *release_options(real))
         helm("upgrade", RELEASE, str(chart), *reused)
@@ -176,9 +178,8 @@ def is_allowed(real: RealApiServer, account: str, asked: dict[str, str]) -> bool
         (SINGLE["no workloads"], "gpu-pulsed", PODS, set()),
         (SINGLE["exporter pods of one namespace"], "gpu-pulsed", set(), PODS),
         (SOURCES["driver"], "gpu-pulsed", set(), set()),
-        (SINGLE["adapter"], "gpu-pulsed-adapter", PODS | CONTROLLERS, set()),
     ],
-    ids=["default", "no workloads", "one namespace", "driver", "adapter"],
+    ids=["default", "no workloads", "one namespace", "driver"],
 )
 def test_an_account_has_exactly_the_rights_that_it_needs(
     given: Values,
@@ -222,7 +223,7 @@ def test_the_daemon_reads_with_the_token_of_its_account(installation: str, real:
             assert [gpu["node"] for gpu in daemon.get("/gpus").json()["gpus"]] == ["node-a"]
 
 
-def test_the_shards_of_a_fleet_read_every_node_once(real: RealApiServer, tmp_path: Path) -> None:
+def test_a_fleet_reads_every_node_once(real: RealApiServer, tmp_path: Path) -> None:
     nodes = [f"node-{number}" for number in range(6)]
     pages = {node: Exporter(exporter_page(number).replace('"node"', f'"{node}"')) for number, node in enumerate(nodes)}
     with contextlib.ExitStack() as stack:
@@ -230,16 +231,11 @@ def test_the_shards_of_a_fleet_read_every_node_once(real: RealApiServer, tmp_pat
         for node in nodes:
             url = stack.enter_context(exporting({"metrics": pages[node]}))
             real.put(pod(f"exporter-{node}", port=int(url.rstrip("/").rsplit(":", 1)[1]), node=node))
-        shards = []
-        for index in range(2):
-            (folder := tmp_path / str(index)).mkdir()
-            name = f"gpu-pulsed-{index}"
-            shards.append(stack.enter_context(deployed(FLEET, folder, pod_name=name, **mounted(real, tmp_path))))
+        daemon = stack.enter_context(deployed(FLEET, tmp_path, pod_name="gpu-pulsed-0", **mounted(real, tmp_path)))
 
         def read() -> list[str]:
-            return [gpu["node"] for shard in shards for gpu in shard.get("/gpus").json()["gpus"]]
+            return [gpu["node"] for gpu in daemon.get("/gpus").json()["gpus"]]
 
         until(lambda: sorted(read()) == nodes)
-        assert all(shard.get("/gpus").json()["gpus"] for shard in shards)
         real.delete("exporter-node-3")
         until(lambda: sorted(read()) == [node for node in nodes if node != "node-3"])

@@ -172,7 +172,7 @@ def selectors(query: dict[str, str]) -> dict[str, str]:
 
 
 def test_the_rendered_daemon_runs_the_demo(tmp_path: Path) -> None:
-    with deployed({"source": {"kind": "demo"}, "extraArgs": ["--log.format=json"]}, tmp_path) as daemon:
+    with deployed({"source": {"kind": "demo"}, "config": {"log": {"format": "json"}}}, tmp_path) as daemon:
         daemon.wait_for("/-/ready")
         assert len(daemon.get("/gpus").json()["gpus"]) == 8
         json.loads(daemon.log().splitlines()[0])

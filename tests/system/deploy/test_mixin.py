@@ -44,8 +44,6 @@ def test_rules_and_dashboards_are_the_shipped_ones(mixin: Path, tmp_path: Path) 
         command = [tool("promtool", "prometheus"), "check", "rules", str(tmp_path / file)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         assert "SUCCESS" in done.stdout, done.stderr
-    per_check = evaluated(mixin, "prometheusAlerts", "{ perCheck: true }")
-    assert per_check == json.loads((mixin / "alerts-per-check.json").read_text())
     assert evaluated(mixin, "grafanaDashboards") == boards()
 
 

@@ -17,7 +17,7 @@ VERSION = "1.34.0"
 def newer(key: str) -> Manifest:
     """Return an object with a key that version 1.20 does not know."""
     if key == "averageValue":  # of autoscaling/v2
-        found: Manifest = yaml.safe_load((CHART / "examples" / "hpa-pods.yaml").read_text())
+        found: Manifest = yaml.safe_load((CHART / "examples" / "hpa.yaml").read_text())
         return found
     (service,) = (each for each in render({"service": {"nodeLocal": True}}) if key in each.get("spec", {}))
     return service

@@ -1,4 +1,4 @@
-"""Recorded jobs, compared through the whole program; tests/present/test_job_comparison.py has how often they differ."""
+"""Recorded jobs, compared through the whole program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import random
 from pathlib import Path
 
-from pulsed.present.job_comparison import compared_jobs
+from pulsed.owners.report.job_comparison import compared_jobs
 from tests.support.daemon import pulsed, serving
 from tests.support.recorded_jobs import JobRecord, replay_arguments, wait_for_end
 
@@ -42,5 +42,7 @@ def test_a_slower_job_differs_and_one_that_is_alike_does_not(tmp_path: Path) -> 
         name: each["differs"] for name, each in alike.items()
     }
     assert all((each["missing"] is None) is (each["differs"] is not None) for each in shown.values())
-    assert "Differs beyond noise: real work, SM, tensor, DRAM, power, MFU, as dense BF16, FLOP/s of a GPU, as" in text
-    assert "at most" not in text
+    assert (
+        "Differs by more than the spread: real work, SM, tensor, DRAM, power, MFU, as dense BF16, FLOP/s of a GPU, as"
+        in text
+    )

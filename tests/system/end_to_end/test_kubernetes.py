@@ -86,7 +86,7 @@ XID = 'DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-00000000-0000-4000-8000-00000000
 
 @pytest.mark.parametrize("tenant", nightly_after(2, TENANTS))
 def test_the_pod_of_a_tenant_is_no_exporter_and_gets_no_token(cluster: Cluster, tenant: str) -> None:
-    """Its page, with one more GPU of another namespace's pod, or its error changes no number that autoscalers read."""
+    """Its page, with one more GPU of another namespace's pod, or its error changes no number."""
     page_of_pod = page_of("node-a", sm_active=0.5).replace("gpu=", 'namespace="ml",pod="web-1",gpu=')
     real, fake = Exporter(page_of_pod), Exporter(f"{page_of_pod}{page_of_pod}".replace('gpu="0"', 'gpu="1"', 1) + XID)
     with exporter(real) as port, exporter(fake) as other:
@@ -101,8 +101,9 @@ def test_the_pod_of_a_tenant_is_no_exporter_and_gets_no_token(cluster: Cluster, 
             assert gpu["health"]["state"] != "crit"
             assert "exporter-b" in daemon.log(), "that it is not read is logged"
             for fake.status in (200, 500):
-                (row,) = daemon.get("/autoscale/v1/gpus?fields=sm_active_ratio").json()["gpus"]
-                assert (row["pod"], row["values"]["sm_active_ratio"]) == ("web-1", 0.5)
+                (gpu,) = daemon.get("/gpus").json()["gpus"]
+                (owner,) = gpu["attribution"]["pods"]
+                assert (owner["pod"], gpu["metrics"]["sm_active_ratio"]) == ("web-1", 0.5)
                 asked = real.asked
                 until(lambda asked=asked: real.asked >= asked + 2)  # type: ignore[misc] # bound now
     assert real.credentials == {"Bearer secret"}

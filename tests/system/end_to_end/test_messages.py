@@ -39,7 +39,7 @@ MISTAKES = (
     # the command line
     Mistake("", 2, ("pulsed: no command is given", "See `pulsed --help`")),
     Mistake("serv", 2, ("pulsed: there is no command 'serv'; did you mean serve? See `pulsed --help`",)),
-    Mistake("xyz", 2, ("there is no command 'xyz'; allowed: serve, adapter, snapshot, ",)),
+    Mistake("xyz", 2, ("there is no command 'xyz'; allowed: serve, snapshot, ",)),
     Mistake("--bogus", 2, ("pulsed: unknown option --bogus. See `pulsed --help`",)),
     Mistake("snapshot --fromat json", 2, ("snapshot: unknown option --fromat; did you mean --format? See",)),
     Mistake("snapshot --format xml", 2, ("snapshot: --format: 'xml' is not allowed; allowed: table, json, csv, prom",)),

@@ -189,7 +189,7 @@ def test_events_that_may_not_be_created_do_not_hinder_conditions(cluster: Cluste
     "settings",
     [
         ["node="],
-        ["source.exporter.discovery=http", "source.exporter.http.url=http://localhost:1/targets", "node=a"],
+        ["source.exporter.discovery=kubernetes", "source.exporter.kubernetes.nodes=all", "node=a"],
         ["source.kind=demo", "node=a"],
     ],
     ids=["no node", "targets of any host", "demo"],

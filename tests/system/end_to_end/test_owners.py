@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from pulsed.present.text_table import DEMO_NOTICE
+from pulsed.owners.report.text_table import DEMO_NOTICE
 from tests.support.daemon import Daemon, pulsed, serving
 from tests.support.waiting import SECONDS, until
 

@@ -1,12 +1,10 @@
-"""Daemons and the adapter with a real API server: tenants, restarts, frozen connections, dead nodes, costs."""
+"""Daemons with a real API server: tenants, restarts, frozen connections, costs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
-import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,22 +17,12 @@ from tests.support.daemon import Daemon, serving
 from tests.support.exporters import Exporter, exporting
 from tests.support.freezing_proxy import FreezingProxy
 from tests.support.kubernetes.fake_api_server import pod
-from tests.support.kubernetes.gpu_cluster import (
-    DAEMON_LABELS,
-    DAEMONS,
-    Adapter,
-    adapter,
-    api_variables,
-    busy,
-    gpu_cluster,
-    number,
-)
+from tests.support.kubernetes.gpu_cluster import api_variables, busy
 from tests.support.kubernetes.real_api_server import RealApiServer
 from tests.support.waiting import until
 from tests.system.end_to_end.dcgm_pages import Row, dcgm_page
 
 NODE = "node-0"
-SUM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ml/deployments.apps/{}/gpu_real_utilization_sum"
 FROZEN_SECONDS = 90.0
 QUIET_SECONDS = 60.0
 QUIET_REQUESTS = 2
@@ -148,60 +136,3 @@ def test_the_exporter_of_a_tenant_changes_nothing(real: RealApiServer, tmp_path:
         assert series(daemon, "pulsed_gpu_real_utilization_ratio") == before
         assert series(daemon, "pulsed_source_up") == [1.0]
     assert tenant.asked == 0
-
-
-def sum_of(made: Adapter, deployment: str) -> float | None:
-    """Return a sum; None while it is refused."""
-    status, document = made.request(SUM.format(deployment))
-    assert status in (200, 503), document
-    return number(document["items"][0]["value"]) if status == 200 else None
-
-
-def test_a_sum_stands_through_the_death_of_a_node_and_the_daemon_of_a_tenant(
-    real: RealApiServer, tmp_path: Path
-) -> None:
-    """That of a workload on the node, once its pods there are being deleted; those of others all the time."""
-    row = {
-        "namespace": "ml", "pod": "infer-5d9c8b7f6-00000", "container": "server", "workload": "infer",
-        "workload_kind": "Deployment", "gpu": "x", "share": 1.0, "time": 1e10, "stale": False,
-        "values": {"real_utilization_ratio": 1.0},
-    }  # fmt: skip
-    tenant = Exporter(json.dumps({"node": NODE, "gpus": [row]}))
-    owner = real.put_object("apps/v1", "replicasets", "other-7d4", real.put_object("apps/v1", "deployments", "other"))
-    with (
-        gpu_cluster(tmp_path, 2, real=real) as cluster,
-        exporting(defaultdict(lambda: tenant)) as url,
-        adapter(cluster) as made,
-    ):
-        cluster.scale(4)
-        real.put(pod("other-0", node=NODE, namespace="ml", owner=owner, labels={}))
-        cluster.loads([0.5] * 4)
-        first = cluster.nodes[0].exporter
-        first.body = dcgm_page([
-            *(Row(busy(0.5), gpu, NODE, cluster.pods[2 * gpu], "ml", "server") for gpu in range(2)),
-            Row(busy(0.3), 2, NODE, "other-0", "ml", "main"),
-        ])  # fmt: skip
-        until(lambda: made.request(SUM.format("infer"))[0] == made.request(SUM.format("other"))[0] == 200)
-        until(lambda: (sum_of(made, "infer"), sum_of(made, "other")) == (2.0, 0.3))
-        port = urlsplit(url).port or 0
-        for namespace in ("ml", "default"):
-            real.put(pod("pulsed-x", port=port, namespace=namespace, labels=DAEMON_LABELS, port_name="http"))
-        asked = first.asked
-        until(lambda: first.asked >= asked + 5)
-        assert (sum_of(made, "infer"), sum_of(made, "other"), tenant.asked) == (2.0, 0.3, 0)
-
-        dead = cluster.nodes[1]
-        dead.daemon.process.send_signal(signal.SIGSTOP)
-        try:
-            until(lambda: (sum_of(made, "infer"), sum_of(made, "other")) == (None, 0.3))
-            for name in (cluster.pods[1], cluster.pods[3]):  # as the node controller does it; no kubelet ends them
-                real.done(f"/api/v1/namespaces/ml/pods/{name}", method="DELETE")
-            until(lambda: sum_of(made, "infer") == 1.0)
-            left = {each["metadata"]["name"] for each in real.done("/api/v1/namespaces/ml/pods")["items"]}
-            assert left >= set(cluster.pods), "they are Terminating"
-            real.delete(f"pulsed-{dead.name}", DAEMONS)
-            asked = first.asked
-            until(lambda: first.asked >= asked + 10)
-            assert (sum_of(made, "infer"), sum_of(made, "other")) == (1.0, 0.3)
-        finally:
-            dead.daemon.process.send_signal(signal.SIGCONT)

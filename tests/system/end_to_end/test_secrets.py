@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,11 @@ RECEIVER = {
 EXPORTERS: dict[str, dict[str, Any]] = {
     "static": {"targets": [f"{WITH_LOGIN}/metrics", IN_QUERY], "timeout": 1},
     "password": {"targets": ["http://127.0.0.1:1/metrics"], "username": "u", "password": SECRET},
-    "http": {"discovery": "http", "http": {"url": f"{WITH_LOGIN}/targets"}, "bearer_token": SECRET},
-    "file": {"discovery": "file", "file": {"files": ["targets.json"]}},
-}
-GROUP = {
-    "targets": ["127.0.0.1:1", f"{WITH_LOGIN}/metrics", f"u:{SECRET}@127.0.0.1:1", f"http://u:{SECRET}@[x"],
-    "labels": {"__param_token": SECRET},
+    "labels": {
+        "targets": [{"url": f"{WITH_LOGIN}/metrics", "labels": {"rack": "r1"}}],
+        "timeout": 1,
+        "bearer_token": SECRET,
+    },
 }
 REFUSED = {"web.external_url", "kubernetes.server", "publish.grafana_url"}
 """URLs that must not have a login."""
@@ -43,7 +41,6 @@ def test_all_settings_with_secrets_and_urls_are_tried() -> None:
     tried = {"publish.otlp.url", "publish.otlp.headers", "notify.webhook.url"}
     for exporter in EXPORTERS.values():
         tried |= {f"source.exporter.{name}" for name in exporter}
-        tried |= {f"source.exporter.http.{name}" for name in exporter.get("http", ())}
     keys = {
         name for name, key in all_keys(Config).items() if key.kind and (key.kind.secret or "URL" in key.kind.allowed)
     }
@@ -52,7 +49,6 @@ def test_all_settings_with_secrets_and_urls_are_tried() -> None:
 
 @pytest.mark.parametrize("exporter", EXPORTERS.values(), ids=EXPORTERS)
 def test_nothing_repeats_a_secret(tmp_path: Path, exporter: dict[str, Any]) -> None:
-    (tmp_path / "targets.json").write_text(json.dumps([GROUP]))
     file = tmp_path / "pulsed.yaml"
     notify = {"webhook": {"url": f"{WITH_LOGIN}/hook?token={SECRET}"}}
     source = {"kind": "exporter", "exporter": exporter}

@@ -53,6 +53,46 @@ def test_a_fragment_opens_a_gpu_and_ascii_is_ascii(url: str) -> None:
     assert "Accounting since" in done.stdout
 
 
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "gbk", "ascii"])
+@pytest.mark.parametrize("fragment", ["#/", "#/gpu/3", "#/plot", "#/work"])
+def test_what_an_encoding_lacks_becomes_ascii(url: str, encoding: str, fragment: str) -> None:
+    sizes = {"COLUMNS": "120", "LINES": "45"}
+    done = subprocess.run(
+        [*TOP.split(), "--once", f"{url}{fragment}"],
+        env=environment(PYTHONIOENCODING=encoding, **sizes),
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii()
+    assert b"GPUs 8 | " in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "gbk", "ascii"])
+def test_other_commands_print_what_an_encoding_has(encoding: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pulsed", "snapshot", "--format=csv", "--source=demo", "--set=node=Zürich"],
+        env=environment(PYTHONIOENCODING=encoding),
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert ("Z?rich" if encoding == "ascii" else "Zürich").encode(encoding) in done.stdout
+
+
+def test_a_console_without_graphs(url: str) -> None:
+    done = pulsed("top", "--once", url, TERM="linux", COLUMNS="120", LINES="45")
+    assert (done.returncode, done.stderr, done.stdout.isascii()) == (0, "", True)
+
+
+def test_a_dumb_terminal_gets_one_frame_on_request(url: str, tmp_path: Path) -> None:
+    with terminal(tmp_path) as window:
+        window.type(f"TERM=dumb {TOP} {url}", "Enter")
+        window.wait_for("TERM=dumb has no full-screen view")
+
+
 def test_several_daemons_and_one_that_does_not_answer(url: str, tmp_path: Path) -> None:
     with serving(tmp_path, "--source=demo", "--set=node=gpu02") as second:
         urls = (url, f"http://{second.address}", "http://127.0.0.1:1")

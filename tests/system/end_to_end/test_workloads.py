@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -25,7 +26,12 @@ global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 rule_files: [{rules}]
 scrape_configs:
   - {{job_name: pulsed, honor_labels: true, static_configs: [{{targets: [{addresses}]}}]}}
+  - job_name: kube-state-metrics
+    honor_labels: true
+    metrics_path: /replicas
+    static_configs: [{{targets: ["{kube}"]}}]
 """
+REPLICAS = 'kube_deployment_status_replicas{namespace="ml",deployment="web"} 4\n'
 NODES = {"node-a": 3, "node-b": 1}
 """Nodes and the GPUs that each gives to the workload."""
 
@@ -80,13 +86,13 @@ class WorkloadCluster:
 def cluster(tmp_path: Path) -> Iterator[WorkloadCluster]:
     rules = pulsed("rules", "--kind", "recording")
     assert rules.returncode == 0, rules.stderr
-    (tmp_path / "rules.yaml").write_text(rules.stdout)
+    (tmp_path / "rules.yaml").write_text(rules.stdout.replace("interval: 15s", "interval: 1s"))
     fake = FakeApiServer(tmp_path)
     fake.put_object("apps/v1", "replicasets", "web-7d4", reference("apps/v1", "Deployment", "web"))
     pages = {node: Exporter(page(node, gpus, 0.9)) for node, gpus in NODES.items()}
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(fake.running())
-        exporters = stack.enter_context(exporting(dict(pages)))
+        exporters = stack.enter_context(exporting({**pages, "replicas": Exporter(REPLICAS)}))
         daemons = {}
         for node, gpus in NODES.items():
             for gpu in range(gpus):
@@ -95,7 +101,8 @@ def cluster(tmp_path: Path) -> Iterator[WorkloadCluster]:
             target: dict[str, Any] = {"PULSED_SOURCE__EXPORTER__TARGETS": f"{exporters}{node}"}
             daemons[node] = stack.enter_context(serving(tmp_path, **variables(fake, url, node), **target))
         addresses = ", ".join(f'"{daemon.address}"' for daemon in daemons.values())
-        config = CONFIG.format(rules=tmp_path / "rules.yaml", addresses=addresses)
+        kube = urlsplit(exporters).netloc
+        config = CONFIG.format(rules=tmp_path / "rules.yaml", addresses=addresses, kube=kube)
         server = stack.enter_context(prometheus(tmp_path, config))
         server.wait_for("workload:pulsed_gpus:sum == 4")
         yield WorkloadCluster(fake, pages, daemons, server)
@@ -103,22 +110,22 @@ def cluster(tmp_path: Path) -> Iterator[WorkloadCluster]:
 
 def test_a_workload_is_weighed_by_gpus_over_its_nodes(cluster: WorkloadCluster) -> None:
     labels = '{namespace="ml",workload="web",workload_kind="Deployment"}'
-    ratio, hint = f"workload:pulsed_real_utilization_ratio:mean{labels}", f"workload:pulsed_scale_hint:raw{labels}"
+    ratio = f"workload:pulsed_real_utilization_ratio:mean{labels}"
     cluster.waits_for(f"workload:pulsed_pods:sum{labels}", 4)
     cluster.waits_for(ratio, 0.9)
-    cluster.waits_for(hint, 1)
+    scale = f"workload:pulsed_real_utilization_ratio:scale{labels}"
+    cluster.waits_for(scale, 3.6)
     cluster.set(node_a=0.4, node_b=0.0)
     cluster.waits_for(ratio, 0.3)  # 3 GPUs at 0.4 and one at 0; the mean of the nodes would be 0.2
-    cluster.waits_for(hint, 0)
     cluster.set(node_a=0.0)
     cluster.waits_for(ratio, 0)
-    cluster.waits_for(hint, -1)
     (row,) = cluster.daemons["node-a"].get("/workloads").json()["workloads"]
-    assert (row["workload"], row["gpus"], row["pods"], row["scale_hint"]) == ("web", 3, 3, -1)
+    assert (row["workload"], row["gpus"], row["pods"]) == ("web", 3, 3)
     cluster.set(node_b=0.6)
     cluster.pages["node-a"].status = 500
     cluster.waits_for(f"workload:pulsed_gpus:sum{labels}", 1)  # stale is absent, and not 0
     cluster.waits_for(ratio, 0.6)
+    cluster.waits_for(scale, 2.4)  # three silent pods may be idle or full: four replicas at the target
     assert cluster.daemons["node-a"].get("/workloads").json()["workloads"] == []
 
 

@@ -60,4 +60,4 @@ def test_a_bug_is_found_and_its_input_kept(copy: Path) -> None:
 def test_an_unknown_target_is_refused(tmp_path: Path) -> None:
     done = fuzz(ROOT, "saved_helth")
     assert done.returncode == 2
-    assert "unknown targets: saved_helth; known are csv, dmon" in done.stderr
+    assert "unknown targets: saved_helth; known are dmon, exposition" in done.stderr

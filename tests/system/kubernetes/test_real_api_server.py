@@ -23,9 +23,9 @@ def test_nothing_is_left_of_a_test(real: RealApiServer) -> None:
     scaler = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 2}
     autoscalers = "/apis/autoscaling/v1/namespaces/ml/horizontalpodautoscalers"
     real.done(autoscalers, {"metadata": {"name": "web"}, "spec": scaler})
-    service = {"name": "adapter", "namespace": "ml", "port": 443}
+    service = {"name": "metrics", "namespace": "ml", "port": 443}
     spec = {"type": "ExternalName", "externalName": "localhost"}
-    real.done("/api/v1/namespaces/ml/services", {"metadata": {"name": "adapter"}, "spec": spec})
+    real.done("/api/v1/namespaces/ml/services", {"metadata": {"name": "metrics"}, "spec": spec})
     registered = {"group": GROUP, "version": "v1beta2", "groupPriorityMinimum": 100, "versionPriority": 100}
     aggregated = {**registered, "service": service, "insecureSkipTLSVerify": True}
     real.done(APISERVICES, {"metadata": {"name": f"v1beta2.{GROUP}"}, "spec": aggregated})

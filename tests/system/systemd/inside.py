@@ -181,34 +181,6 @@ def upgrade() -> str:
     return version
 
 
-def shards() -> str:
-    """Instances of the template read a share of the targets each, with a state of their own."""
-    pages = [FOLDER / f"{number}.prom" for number in range(8)]
-    for number, file in enumerate(pages):
-        file.write_text(f'DCGM_FI_DEV_POWER_USAGE{{gpu="{number}",UUID="GPU-{number}"}} 70\n')
-    settings = SETTINGS.read_text()
-    targets = ", ".join(map(str, pages))
-    SETTINGS.write_text(
-        "state_dir: /var/lib/pulsed\n"
-        f"source: {{kind: exporter, exporter: {{targets: [{targets}], shard: {{of: 2}}}}}}\n"
-    )
-    run("systemctl", "stop", "pulsed.socket")
-    run("sh", "-c", documented(README, "share the exporters of a fleet"))
-
-    def read(port: int) -> set[str]:
-        return set(re.findall(r'pulsed_gpu_info\{.*?uuid="([^"]*)"', page(port=port)))
-
-    until(lambda: len(read(9410)) + len(read(9411)) == len(pages), "all GPUs")
-    assert read(9410) | read(9411) == {f"GPU-{number}" for number in range(8)}
-    assert all(Path(f"/var/lib/pulsed/{index}").owner() == "pulsed" for index in range(2))
-    seen = f"{len(read(9410))} and {len(read(9411))} targets"
-    run("systemctl", "disable", "--now", "pulsed@0", "pulsed@1")
-    SETTINGS.write_text(settings)
-    run("systemctl", "enable", "--now", "pulsed")
-    until(serves, "the page")
-    return seen
-
-
 def stop() -> str:
     """It stops at once and cleanly."""
     run("systemctl", "disable", "--now", "pulsed.socket")
@@ -242,7 +214,6 @@ STEPS = (
     sockets,
     kernel_log,
     upgrade,
-    shards,
     stop,
     remove,
 )

@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -177,26 +176,6 @@ def upgrade() -> str:
     return f"{changed} changes"
 
 
-def shards() -> str:
-    """Processes share the exporters of a list; fewer of them, or one, replace them."""
-    TARGETS.write_text('[{"targets": ["localhost:1", "localhost:2"]}]')
-    exporter = {"discovery": "file", "file": {"files": str(TARGETS)}}
-    config = CONFIG | {"source": {"kind": "exporter", "exporter": exporter}}
-    for count in (2, 1, 0):
-        changed, output = playbook(CONFIGURE, pulsed_shards=count, pulsed_config=config, pulsed_ready_seconds=0)
-        assert changed, output
-        changed, output = playbook(CONFIGURE, pulsed_shards=count, pulsed_config=config, pulsed_ready_seconds=0)
-        assert changed == 0, output
-        active = run(
-            "systemctl", "list-units", "--plain", "--no-legend", "--state=active", "pulsed*.service", check=False
-        )
-        names = [f"pulsed@{number}.service" for number in range(count)] or ["pulsed.service"]
-        assert [line.split()[0] for line in active.splitlines()] == names
-        for port in range(9410, 9410 + count):
-            until(partial(page, port=port), f"a page at {port}")
-    return "two, one and none"
-
-
 def remove() -> str:
     """Configuration and state stay; a purge leaves no file and no user, and a second one changes nothing."""
     until(STATE.exists, "the state file")
@@ -223,7 +202,6 @@ STEPS = (
     not_ready,
     access,
     upgrade,
-    shards,
     remove,
 )
 

@@ -72,13 +72,13 @@ def test_the_page_of_a_workload_has_its_pods(browser: Browser, demo: Daemon) -> 
     for job in document["jobs"]:
         job["owner"] |= workload
     row = {"namespace": "demo", **workload, "classes": {}, "gpus": 4, "pods": 4, "real_utilization_ratio": 0.25}
-    row |= {"power_watts": 900.0, "energy_joules_total": 7200.0, "scale_hint": -1}
+    row |= {"power_watts": 900.0, "energy_joules_total": 7200.0}
     with tab(browser, url(demo)) as opened:
         opened.page.route("**/jobs?namespace=*", lambda route: fulfil(route, document))
         opened.page.route("**/workloads", lambda route: fulfil(route, {"by": "workload", "workloads": [row]}))
         page = opened.open("#/workload/demo/Deployment/infer")
         expect(page.get_by_role("heading", level=1)).to_have_text("Deployment demo/infer")
-        expect(page.locator("dl.totals")).to_contain_text("fewer replicas are enough")
+        expect(page.locator("dl.totals")).to_contain_text("25 %")
         page.locator(".charts .u-wrap canvas").first.wait_for()
         assert opened.violations() == []
         page.get_by_role("link", name="demo/demo-notebook-0").click()

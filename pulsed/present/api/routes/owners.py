@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any, Literal
 
@@ -16,6 +16,21 @@ from pulsed.model.gpu import GpuKey
 from pulsed.model.owner import OwnerKind
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.report.job_report import report_of
+from pulsed.owners.report.owner_totals import (
+    FAMILIES,
+    GROUPS,
+    WORKLOAD,
+    AccountTotals,
+    GroupLabels,
+    GroupName,
+    Owned,
+    families_of,
+    fresh_owners,
+    rows_of,
+    sums_of,
+)
+from pulsed.owners.report.usage import GroupBy
 from pulsed.present.api.account_documents import AccountShape, account_document
 from pulsed.present.api.account_lookup import (
     AccountFilter,
@@ -36,22 +51,6 @@ from pulsed.present.api.usage_documents import (
     newest_document,
     usage,
 )
-from pulsed.present.job_report import report_of
-from pulsed.present.owner_totals import (
-    FAMILIES,
-    GROUPS,
-    SCALE_TARGET,
-    WORKLOAD,
-    AccountTotals,
-    GroupLabels,
-    GroupName,
-    Owned,
-    families_of,
-    fresh_owners,
-    rows_of,
-    sums_of,
-)
-from pulsed.present.usage import GroupBy
 
 MAX_JOBS = 1000
 MAX_OFFSET = 10**9
@@ -76,7 +75,6 @@ _ROW_MEMBERS: Any = {
     **_FAMILIES,
     "gpus": (float, Field(description="of workloads and users, shared ones in part")),
     "pods": (int, 0),
-    "scale_hint": (int | None, Field(None, description="1: more replicas are needed, -1: fewer, 0: neither")),
 }
 
 OWNER_ROW = create_model("OwnerRow", __base__=DocumentModel, **_ROW_MEMBERS)
@@ -107,10 +105,8 @@ def _idle_gpus(owned: Owned, accounts: Iterable[OwnerAccount]) -> Mapping[OwnerA
     return idle_rows
 
 
-def owner_router(
-    store: TargetStore, accounts: Accounts, scale_target: Callable[[], float] = lambda: SCALE_TARGET
-) -> APIRouter:
-    """Return the routes of owners; `scale_target` returns the real utilization that scale hints aim at."""
+def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
+    """Return the routes of owners."""
     router = APIRouter()
     reading_files = asyncio.Lock()  # a request at a time takes a thread and reads files
 
@@ -209,13 +205,13 @@ def owner_router(
         by: Annotated[GroupName, Query(description="what to group by; workload: what controls pods")] = "workload",
     ) -> Response:
         owned = fresh_owners(store, accounts.running, time.monotonic())
-        rows = list(_workloads(accounts, owned, by, scale_target()))
+        rows = list(_workloads(accounts, owned, by))
         return json_response({**node_answer(store.node), "by": by, "workloads": rows})
 
     return router
 
 
-def _workloads(accounts: Accounts, owned: Owned, by: GroupName, scale_target: float) -> Iterator[Document]:
+def _workloads(accounts: Accounts, owned: Owned, by: GroupName) -> Iterator[Document]:
     """Yield a row per pod, workload, job or user of these owners.
 
     It begins with the labels that are not empty.
@@ -229,5 +225,4 @@ def _workloads(accounts: Accounts, owned: Owned, by: GroupName, scale_target: fl
     for labels, members in rows_of(group, owned).items():
         sums = sums_of(members, owned, totals.get(labels))
         values = {family.key: finite(family.get(sums)) for family in families_of(by)}
-        hint = {"scale_hint": sums.scale_hint(scale_target)} if group is WORKLOAD else {}
-        yield {**dict(labels), "classes": sums.classes, **values, **hint}
+        yield {**dict(labels), "classes": sums.classes, **values}

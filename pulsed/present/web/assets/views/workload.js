@@ -8,7 +8,6 @@ import { scrollTable } from "../ui/table.js";
 import { adviceList, gpuLinks, OwnerLines, panel, Slot } from "./owner_parts.js";
 
 const INTERVAL_MS = 5000;
-const HINTS = { 1: "more replicas are needed", "-1": "fewer replicas are enough", 0: "the number of replicas fits" };
 
 export class WorkloadView {
   constructor(context) {
@@ -57,7 +56,7 @@ export class WorkloadView {
     const { row, pods } = this;
     const running = pods.filter((pod) => !pod.end);
     const facts = row
-      ? [["Real utilization", percent(row.real_utilization_ratio)], ["GPUs", number(row.gpus, 2)], ["Pods", String(row.pods)], ["Power", watts(row.power_watts ?? null)], ["Energy", energy(row.energy_joules_total)], ["Replicas", HINTS[row.scale_hint]]]
+      ? [["Real utilization", percent(row.real_utilization_ratio)], ["GPUs", number(row.gpus, 2)], ["Pods", String(row.pods)], ["Power", watts(row.power_watts ?? null)], ["Energy", energy(row.energy_joules_total)]]
       : [["GPUs", "none now"]];
     const advice = running.flatMap((pod) => pod.advice.map((each) => ({ ...each, evidence: `${pod.owner.name}: ${each.evidence}` })));
     return panel(

@@ -1,1 +1,0 @@
-"""`pulsed adapter`: the metrics APIs of Kubernetes, answered from the daemons of a cluster."""

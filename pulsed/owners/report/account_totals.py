@@ -1,0 +1,96 @@
+"""What follows from the GPUs in the document of an account: sums, coverage, cost and advice; of one daemon, or of
+several that each have the GPUs of their node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pulsed.json_text import moment_of
+from pulsed.owners.accounting.activity import Timeline
+from pulsed.owners.report.job_advice import advice_of, unjudged
+from pulsed.owners.report.job_numbers import Account, Prices, cost_of, prices_of
+from pulsed.owners.report.job_statistics import timeline_numbers, total_statistics
+from pulsed.owners.report.sums import added, ratio_of
+
+_NUMBERS = ("gpu_seconds", "observed_seconds", "bridged_joules")
+_COUNTERS = ("counters", "lower", "upper")
+
+
+def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Prices | None) -> dict[str, Any]:
+    """Return an account with its GPUs and all that follows from them; without prices the cost is unknown."""
+    observed, held = (sum(gpu[name] for gpu in gpus) for name in ("observed_seconds", "held_seconds"))
+    account |= {
+        "gpu_count": len(gpus),
+        "coverage": ratio_of(observed, held),
+        "boundary_seconds": sum(gpu["boundary_seconds"] for gpu in gpus),
+        "total": {
+            **dict.fromkeys(_NUMBERS, 0.0),
+            **{name: {} for name in _COUNTERS},
+            **(added({name: gpu[name] for name in (*_NUMBERS, *_COUNTERS)} for gpu in gpus) or {}),
+        },
+        "gpus": gpus,
+    }
+    account["statistics"] = total_statistics(gpus)
+    account["cost"] = None if prices is None else cost_of(account["total"], gpus, prices)
+    account["not_judged"] = [each._asdict() for each in unjudged(account)]
+    account["advice"] = [advice._asdict() for advice in advice_of(account)]
+    return account
+
+
+def is_same_job(account: Account, newest: Account) -> bool:
+    """Return whether an account was running at the same time as the newest of its id: ids are used again."""
+    return newest is account or account["end"] is None or str(account["end"]) >= str(newest["begin"])
+
+
+def merged_account(accounts: Sequence[Account], missing: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
+    """Return one account with the GPUs of all, which must be of the same job; `total` and `advice` are recomputed, as
+    is `cost` if the nodes have the same prices.
+
+    Args:
+        accounts: of some nodes, at least one. A GPU that several of them have counts once.
+        missing: `node` and `reason` of nodes without an account.
+    """
+    gpus = {(gpu["node"], gpu["uuid"] or gpu["gpu"], gpu["mig_id"]): gpu for each in accounts for gpu in each["gpus"]}
+    account = _joined(accounts, list(gpus.values()))
+    return account | {"answered_nodes": len(accounts), "missing_nodes": [dict(each) for each in missing]}
+
+
+def pod_account(containers: Sequence[Account]) -> dict[str, Any]:
+    """Return one account with the GPUs of several containers of a pod, which have `container` names in its owner."""
+    owner = containers[0]["owner"]
+    names = ", ".join(sorted(each["owner"]["container"] or "?" for each in containers))
+    account = _joined(containers, [gpu for each in containers for gpu in each["gpus"]])
+    return account | {"owner": {**owner, "id": f"{owner['namespace']}/{owner['name']}", "container": names}}
+
+
+def _joined(accounts: Sequence[Account], gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the account of all; the first has what they have in common."""
+    ends = [each["end"] for each in accounts]
+    prices = {prices_of(each) for each in accounts}
+    account: dict[str, Any] = {
+        **accounts[0],
+        "state": "running" if None in ends else "ended",
+        "begin": min(each["begin"] for each in accounts),
+        "end": None if None in ends else max(ends),
+        "last_sample_time": max(each["last_sample_time"] for each in accounts),
+        "elapsed_seconds": max(each["elapsed_seconds"] for each in accounts),
+        "timeline": _merged_timeline(accounts),
+        "hosts": list({host["node"]: host for each in accounts for host in each.get("hosts", ())}.values()),
+    }
+    return with_totals(account, gpus, prices.pop() if len(prices) == 1 else None)
+
+
+def _merged_timeline(accounts: Sequence[Account]) -> dict[str, Any]:
+    """Return the timeline of the GPUs of all accounts, whose begins may differ, from the first begin on."""
+    parts = [(moment_of(each["begin"]), each["timeline"]) for each in accounts if "timeline" in each]
+    merged = Timeline(max((line["bucket_seconds"] for _, line in parts), default=0.0))
+    first = min(moment_of(each["begin"]) for each in accounts)
+    for begin, line in parts:
+        offset, width = (begin - first).total_seconds(), line["bucket_seconds"]
+        for at, (seconds, integral) in enumerate(
+            zip(line["gpu_seconds"], line["real_utilization_seconds"], strict=True)
+        ):
+            if seconds > 0.0:
+                merged.add(offset + (at + 0.5) * width, width, seconds, integral / seconds)
+    return timeline_numbers(merged)._asdict()

@@ -1,0 +1,140 @@
+"""Sums and shares of the counters in a document of `/jobs/{id}`, for its report and advice, and what the job costs.
+
+A share is of the observed time in which its input was present; None without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pulsed.config.settings import Problem, Settings, setting
+from pulsed.config.values import Factor, Text
+from pulsed.owners.report.sums import added, mean_of
+
+Account = Mapping[str, Any]
+"""The document of an owner, as `/jobs/{id}` has it; or its part about one GPU, or its `total`."""
+
+MISSING = "-"
+"""What is not known, in tables."""
+
+
+def seconds(part: Account, name: str) -> float:
+    """Return a counter of seconds; 0 if it is null, as the time without its input is another counter."""
+    return float(part["counters"].get(name) or 0.0)
+
+
+def by_state(part: Account, name: str) -> Mapping[str, float]:
+    """Return a counter with states; states that are 0 are absent."""
+    return part["counters"].get(name) or {}
+
+
+def idle_seconds(part: Account) -> float:
+    """Return the observed idle seconds."""
+    return sum(by_state(part, "idle_seconds").values())
+
+
+def mean(parts: Iterable[Account], word: str) -> float | None:
+    """Return the mean over time of `real_utilization`, `sm_active`, `tensor_active` or `dram_active` of some parts."""
+    known = [part for part in parts if part["counters"].get(f"{word}_seconds") is not None]
+    return mean_of(word, added(part["counters"] for part in known) or {}, sum(part["gpu_seconds"] for part in known))
+
+
+def joules(part: Account) -> float | None:
+    """Return the energy, also of the time in which pulsed did not run; None if it was never known."""
+    observed = by_state(part, "class_energy_joules")
+    if not observed and seconds(part, "energy_unknown_seconds") >= part["gpu_seconds"] and not part["bridged_joules"]:
+        return None
+    return sum(observed.values()) + float(part["bridged_joules"])
+
+
+MAX_UNKNOWN_RATIO = 0.01
+"""Share of the observed time without energy from which energy is not known."""
+
+
+def without_energy(gpus: Iterable[Account]) -> list[str]:
+    """Return the names of the GPUs whose energy is not known, so that no sum is that of all."""
+    return [
+        gpu_name(gpu, with_node=False)
+        for gpu in gpus
+        if seconds(gpu, "energy_unknown_seconds") > MAX_UNKNOWN_RATIO * gpu["gpu_seconds"]
+    ]
+
+
+def memory_ratios(gpus: Iterable[Account]) -> list[float]:
+    """Return the peak of the memory in use of each GPU where it is known, as a share of its size."""
+    sizes = [(gpu["peaks"]["memory_used_bytes"], gpu["memory_bytes"]) for gpu in gpus]
+    return [peak / size for peak, size in sizes if peak is not None and size]
+
+
+def percent(ratio: float | None, decimals: int = 0) -> str:
+    """Return a ratio as a text."""
+    return "unknown" if ratio is None else f"{100.0 * ratio:.{decimals}f} %"
+
+
+def gpu_name(gpu: Account, *, with_node: bool) -> str:
+    """Return the name of a GPU or MIG instance: `3`, `3:7`, `gpu01/3`."""
+    name = (gpu["gpu"] or gpu["uuid"] or "?") + (f":{gpu['mig_id']}" if gpu["mig_id"] else "")
+    return f"{gpu['node']}/{name}" if with_node else name
+
+
+def has_several_nodes(account: Account) -> bool:
+    """Return whether the GPUs of an account are on several nodes."""
+    return len({gpu["node"] for gpu in account["gpus"]}) > 1
+
+
+JOULES_PER_KWH = 3.6e6
+
+
+@dataclass(frozen=True, slots=True)
+class Prices(Settings):
+    """Prices in one currency, which turn GPU hours and energy of jobs into money; None: no price."""
+
+    gpu_hour: Factor | None = setting(None, "Price of a GPU hour. Unset: none.", example=2.5)
+    kwh: Factor | None = setting(None, "Price of a kWh. Unset: none.", example=0.3)
+    currency: Text = setting("EUR", "Currency of the prices.")
+
+    def of_time(self, gpu_seconds: float) -> float:
+        """Return what GPU time costs; 0 without a price."""
+        return (self.gpu_hour or 0.0) * gpu_seconds / 3600.0
+
+    def of_energy(self, joules: float) -> float:
+        """Return what energy costs; 0 without a price."""
+        return (self.kwh or 0.0) * joules / JOULES_PER_KWH
+
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield the currency of no price."""
+        if self.gpu_hour is None and self.kwh is None:
+            yield "currency", "it needs a price"
+
+
+NO_PRICES = Prices()
+
+
+def cost_of(total: Account, gpus: Iterable[Account], prices: Prices) -> dict[str, Any] | None:
+    """Return the cost of observed GPU time, of shared GPUs a share, and of energy; None without prices.
+
+    If energy has a price and the energy of a GPU is unknown, `energy` and `total` are None; `unknown` names the GPU.
+    """
+    if prices.gpu_hour is None and prices.kwh is None:
+        return None
+    lacking = without_energy(gpus)
+    used = None if lacking else joules(total)
+    time = prices.of_time(total["gpu_seconds"])
+    energy = 0.0 if prices.kwh is None else None if used is None else prices.of_energy(used)
+    return {
+        "currency": prices.currency,
+        "per_gpu_hour": prices.gpu_hour,
+        "per_kwh": prices.kwh,
+        "gpu_time": time,
+        "energy": energy,
+        "total": None if energy is None else time + energy,
+        "unknown": f"energy of GPU {', '.join(lacking)}" if energy is None and lacking else None,
+    }
+
+
+def prices_of(account: Account) -> Prices:
+    """Return the prices that the cost of an account was calculated with."""
+    cost = account["cost"]
+    return NO_PRICES if cost is None else Prices(cost["per_gpu_hour"], cost["per_kwh"], cost["currency"])

@@ -1,0 +1,190 @@
+"""Who used how many GPU hours: the rows of several daemons added up, as a table and as CSV.
+
+A row is a part of the document of `/report`. It has what the accounts of its owners have together; an account counts
+as a whole, also if it began before the time that the report is about.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, Literal
+
+from pulsed.json_text import duration_text
+from pulsed.owners.report.job_numbers import JOULES_PER_KWH, MAX_UNKNOWN_RATIO, MISSING, Account, percent
+from pulsed.owners.report.sums import added, mean_of, ratio_of
+from pulsed.owners.report.text_table import DEMO_NOTICE, TextColumn, aligned, cells
+
+GroupBy = Literal["user", "account", "namespace", "workload", "node"]
+
+LABELS: Mapping[GroupBy, Sequence[str]] = {
+    "user": ("user",),
+    "account": ("account",),
+    "namespace": ("namespace",),
+    "workload": ("namespace", "workload_kind", "workload"),
+    "node": ("node",),
+}
+"""The labels of a row; empty ones are of owners without."""
+
+SUMS: Mapping[str, str] = {
+    "gpu_seconds": "observed time of their GPUs, of shared ones a share",
+    "held_seconds": "time for which they had GPUs, observed or not",
+    "observed_seconds": "observed time, also of shared GPUs in full",
+    "real_utilization_seconds": "integral of the real utilization: time of full work",
+    "real_utilization_unknown_seconds": "observed time without it",
+    "held_idle_seconds": "observed idle time",
+    "energy_joules": "energy, where it is known; null without any",
+    "energy_unknown_seconds": "observed time without energy",
+}
+"""Members of rows that are sums over the GPUs of owners."""
+
+WORST = 20
+"""Owners in the report, those with the most held idle time."""
+
+Row = dict[str, Any]
+_JOB_KEY = ("kind", "id", "cluster")
+
+
+def merged_rows(rows: Iterable[Row], labels: Sequence[str]) -> list[Row]:
+    """Return rows of several daemons, of which those with equal labels are one, the most GPU time first."""
+    merged: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        key = tuple(str(row[label]) for label in labels)
+        merged[key] = _sum(merged[key], row) | {"jobs": merged[key]["jobs"] + row["jobs"]} if key in merged else row
+    return sorted(merged.values(), key=lambda row: -row["gpu_seconds"])
+
+
+def merged_jobs(jobs: Iterable[Row]) -> list[Row]:
+    """Return the owners of several daemons, of which those that ran at the same time with one id are one, the most
+    held idle time first."""
+    merged: dict[tuple[str, ...], list[Row]] = {}
+    for job in sorted(jobs, key=lambda each: str(each["begin"])):
+        same = merged.setdefault(tuple(str(job["owner"][name]) for name in _JOB_KEY), [])
+        if same and job["owner"]["kind"] != "process" and (same[-1]["end"] or "~") > job["begin"]:
+            same[-1] = _joined(same[-1], job)
+        else:
+            same.append(job)
+    return sorted((job for jobs in merged.values() for job in jobs), key=lambda job: -job["held_idle_seconds"])
+
+
+def _joined(first: Row, second: Row) -> Row:
+    worst = max(first, second, key=lambda job: float(job["held_idle_seconds"]))
+    ends = [first["end"], second["end"]]
+    return _sum(first, second) | {
+        "gpu_count": first["gpu_count"] + second["gpu_count"],
+        "end": None if None in ends else max(ends),
+        "finding": worst["finding"] or first["finding"] or second["finding"],
+    }
+
+
+def _sum(first: Row, second: Row) -> Row:
+    """Return the sums of two rows; what is not a sum is that of the first."""
+    sums = added({name: each[name] for name in SUMS} for each in (first, second))
+    return {**first, **sums, "cost": _cost_sum(first["cost"], second["cost"])}
+
+
+def _cost_sum(first: Row | None, second: Row | None) -> Row | None:
+    """Return the sum of two costs; None if one is unknown, or they have different currencies."""
+    if first is None or second is None or first["currency"] != second["currency"]:
+        return None
+    return {
+        "currency": first["currency"],
+        "total": first["total"] + second["total"],
+        "is_lower_bound": first["is_lower_bound"] or second["is_lower_bound"],
+    }
+
+
+def real_utilization(row: Account) -> float | None:
+    """Return the mean real utilization over the observed time in which it was known; None without any."""
+    return mean_of("real_utilization", row, row["gpu_seconds"])
+
+
+def lacks_energy(row: Account) -> bool:
+    """Return whether the energy is that of a part of the time only."""
+    return bool(row["energy_unknown_seconds"] > MAX_UNKNOWN_RATIO * row["gpu_seconds"])
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600.0:,.1f}"
+
+
+def _energy(row: Account) -> str:
+    if row["energy_joules"] is None:
+        return MISSING
+    return (">= " if lacks_energy(row) else "") + f"{row['energy_joules'] / JOULES_PER_KWH:,.1f}"
+
+
+def _cost(row: Account) -> str:
+    if (cost := row["cost"]) is None:
+        return MISSING
+    return (">= " if cost["is_lower_bound"] else "") + f"{cost['total']:,.2f} {cost['currency']}"
+
+
+def _idle(row: Account) -> str:
+    return f"{_hours(row['held_idle_seconds'])} ({percent(ratio_of(row['held_idle_seconds'], row['gpu_seconds']))})"
+
+
+_USE = (
+    TextColumn("GPU HOURS", lambda row: _hours(row["gpu_seconds"])),
+    TextColumn("REAL WORK", lambda row: percent(real_utilization(row))),
+    TextColumn("HELD IDLE H", _idle),
+    TextColumn("KWH", _energy),
+    TextColumn("COST", _cost),
+)
+_ROW = (
+    TextColumn("JOBS", lambda row: f"{row['jobs']}"),
+    *_USE,
+    TextColumn("OBSERVED", lambda row: percent(ratio_of(row["observed_seconds"], row["held_seconds"]))),
+)
+_JOB = (
+    TextColumn("JOB", lambda job: f"{job['owner']['id']}"),
+    TextColumn("USER", lambda job: job["owner"]["user"] or MISSING),
+    TextColumn("BEGIN", lambda job: f"{job['begin'][:10]}"),
+    TextColumn("GPUS", lambda job: f"{job['gpu_count']}"),
+    *_USE[:3],
+    TextColumn("FINDING", lambda job: job["finding"] or MISSING),
+)
+
+
+def usage_table(report: Mapping[str, Any]) -> str:
+    """Return a report as text: a row per group, their sum, and the owners with the most held idle time."""
+    labels, rows = LABELS[report["by"]], report["rows"]
+    notice = f"{DEMO_NOTICE}\n" if any(job["is_demo"] for job in report["worst"]) else ""
+    title = f"{notice}Jobs and pods that ran in the last {duration_text(report['seconds'])}, each as a whole"
+    if not rows:
+        return f"{title}: none\n"
+    total = reduce(_sum, rows) | {"jobs": sum(row["jobs"] for row in rows)}
+    columns = [*(TextColumn(label.replace("_", " ").upper(), _label(label)) for label in labels), *_ROW]
+    table = cells(columns, rows)
+    if len(rows) > 1:
+        table.append(["all", *[""] * (len(labels) - 1), *(column.text(total) for column in _ROW)])
+    lines = [title, "", *aligned(table, left=len(labels), indent="")]
+    if wasteful := [job for job in report["worst"] if job["held_idle_seconds"] > 0.0]:
+        lines += ["", "Most held idle time", "", *aligned(cells(_JOB, wasteful), left=3, indent="")]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _label(label: str) -> Callable[[Account], str]:
+    return lambda row: row[label] or MISSING
+
+
+def usage_csv(report: Mapping[str, Any]) -> str:
+    """Return the rows of a report as CSV, in seconds and joules; what is not known is empty."""
+    out = io.StringIO()
+    names = [*LABELS[report["by"]], "jobs", *SUMS]
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*names, "cost", "currency", "cost_is_lower_bound"])
+    for row in report["rows"]:
+        cost = row["cost"] or {}
+        values = [*(row[name] for name in names), cost.get("total"), cost.get("currency"), cost.get("is_lower_bound")]
+        writer.writerow(["" if value is None else _cell(value) for value in values])
+    return out.getvalue()
+
+
+def _cell(value: object) -> str:
+    """Return the text of a value; a label that a spreadsheet would take for a formula begins with an apostrophe."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{value}"
+    return f"{value:.3f}" if isinstance(value, float) else f"{value}"
