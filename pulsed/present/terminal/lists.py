@@ -170,12 +170,13 @@ _MEANINGS = ", ".join(f"{name} {meaning}" for name, meaning in ABBREVIATIONS)
 
 _HELP = f"""\
 Views
-  1 Fleet, 2 Focus, 3 Plot, 4 Job, 5 Events, 6 Sources, 7 or ? this help; Esc and :q go back, then quit; ^C quits
+  1 Fleet, 2 GPU, 3 Plot, 4 Events, 5 Work, 6 Sources, 7 or ? this help; Esc and :q go back, then quit; ^C quits
   Enter opens the selected GPU, or owner's report; j k and arrows select; PgUp PgDn scroll; click selects and opens
 Keys
   / filter   s sort ({", ".join(SORTS)})   r reverse   v cards or rows   space pause   + - window of history   q quit
 Commands
-  :focus GPU (index, UUID, node:index)  :plot  :job  :events  :sources  :fleet  :sort NAME  :filter TEXT  :q  :exit
+  :gpu GPU or :focus GPU (index, UUID, node:index)  :plot  :events  :work or :job  :sources  :fleet
+  :sort NAME  :filter TEXT  :q  :exit
 Filter
   comparisons < <= > >= = != ~ (contains), & | ! ( ); ratios as .1 or 10%; a single word is searched for in all texts
   numbers: {" ".join(NUMBERS)}

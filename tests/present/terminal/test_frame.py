@@ -103,7 +103,7 @@ def test_too_small_a_terminal_says_what_it_needs(shown: Model) -> None:
     assert text_of(shown, ViewState(), MIN_WIDTH - 1, MIN_HEIGHT) == f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells\n"
 
 
-@pytest.mark.parametrize("view", ["focus", "job", "events", "sources"])
+@pytest.mark.parametrize("view", ["gpu", "events", "work", "sources"])
 def test_a_document_of_another_version_is_an_error_of_its_view(shown: Model, view: Any) -> None:
     other = {"version": "\x1b[2J"}
     strange = replace(
