@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from textwrap import fill
 from typing import NamedTuple
 
 from rich.text import Text
 
 from pulsed.number_text import ELLIPSIS, MISSING, duration, gibibytes, left, metric, percent
-from pulsed.present.terminal.model import Answers, Document, GpuRow, Model, gpu_name, ratio, seconds_of
+from pulsed.present.terminal.model import Answers, Document, GpuRow, Model, gpu_name, seconds_of
 from pulsed.present.terminal.text import TableColumn, distinguished, fixed, line, table, wrapped
 from pulsed.present.terminal.view_state import NUMBERS, SORTS, TEXTS, ViewState
 from pulsed.present.terminal.words import ABBREVIATIONS, HEALTH_MARKS, bottleneck_style, real_words, words
@@ -38,8 +38,7 @@ class JobGpu(NamedTuple):
     @property
     def idle_seconds(self) -> float:
         """Time that the owner had the GPU without using it."""
-        by_kind: Mapping[str, float] = self.part["counters"]["idle_seconds"] or {}
-        return sum(by_kind.values())
+        return float(self.part["summary"]["idle_seconds"] or 0.0)
 
 
 def _status(row: JobGpu) -> str:
@@ -49,13 +48,13 @@ def _status(row: JobGpu) -> str:
 
 
 def _idle(row: JobGpu) -> str:
-    share = ratio(row.idle_seconds, row.part["counters"]["observed_seconds"])
+    share = row.part["summary"]["idle_ratio"]
     return MISSING if share is None else f"{percent(share)} %"
 
 
 def _energy(row: JobGpu) -> str:
-    energy = row.part["counters"]["class_energy_joules"]
-    return metric(sum(energy.values()) / 3600, "Wh") if energy else MISSING
+    energy = row.part["summary"]["joules"]
+    return MISSING if energy is None else metric(energy / 3600, "Wh")
 
 
 def _owner_name(row: JobGpu) -> str:
