@@ -133,7 +133,7 @@ COMPILE = $(VENV)/bin/uv --quiet pip compile --universal --python-version 3.11 -
     --no-annotate --no-header
 constraints: $(VENV)/.dev
 	mkdir -p build
-	$(COMPILE) --extra dns --extra kubernetes --extra nvml --extra otlp pyproject.toml >build/constraints.txt
+	$(COMPILE) --extra kubernetes --extra nvml --extra otlp pyproject.toml >build/constraints.txt
 	echo hatchling | $(COMPILE) - >build/build-constraints.txt
 	for name in constraints build-constraints; do \
 	    { sed -n '/^#/p' deploy/$$name.txt; cat build/$$name.txt; } >build/new.txt && mv build/new.txt deploy/$$name.txt; \

@@ -52,7 +52,7 @@ SECONDS = 935
 
 FRAMES: Mapping[str, tuple[ViewState, str, int, int]] = {
     "top-fleet": (ViewState(), "", 120, 36),
-    "top-focus": (ViewState(view="focus"), "7", 120, 44),
+    "top-gpu": (ViewState(view="gpu"), "7", 120, 44),
 }
 """By name: view, selected GPU, width and height."""
 

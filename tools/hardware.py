@@ -247,7 +247,7 @@ def samples(record: Path) -> list[Sample]:
     found: list[Sample] = []
 
     def keep(tick: Tick) -> None:
-        for device, reading, result in zip(tick.devices, tick.readings, tick.results, strict=True):
+        for device, reading, result in [(row.device, row.reading, row.result) for row in tick.gpus]:
             if device.whole and device.entity.gpu == "0":
                 numbers = {name: reading[position] for name, position in POSITION.items()}
                 numbers |= {RU: result.real_utilization.ratio, MFU: mfu_ratio(reading, result)}

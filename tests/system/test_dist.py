@@ -105,7 +105,7 @@ def test_every_dependency_is_pinned_to_what_it_may_be(python: str) -> None:
         if each.marker is None or each.marker.evaluate({"python_full_version": f"{python}.0"})
     }
     needed = [Requirement(text) for text in requires("pulsed") or ()]
-    extras = ("dns", "nvml")
+    extras = ("nvml",)
     needed = [
         each
         for each in needed

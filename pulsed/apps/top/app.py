@@ -122,7 +122,7 @@ class TopApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "open('help')", "help"),
         Binding("q,escape", "leave", "quit"),
-        Binding("enter", "enter", "focus", key_display="Enter"),
+        Binding("enter", "enter", "open", key_display="Enter"),
         Binding("slash", "prompt('/')", "filter"),
         Binding("s", "next('sort')", "sort"),
         Binding("r", "next('reverse')", "reverse"),
@@ -218,7 +218,7 @@ class TopApp(App[None]):
         self._header.show(body(lambda: header(model, view, gpus, width), width))
         self._tabs.active = view.view
         has_rows = view.view == "fleet" and not has_cards(view, gpus, width, room)
-        is_beside = view.view == "focus" and has_mini_fleet(gpus, width)
+        is_beside = view.view == "gpu" and has_mini_fleet(gpus, width)
         self._main.set_class(has_rows, "rows")
         self._table.display = has_rows or is_beside
         if self._table.display:
@@ -258,8 +258,8 @@ class TopApp(App[None]):
     def action_enter(self) -> None:
         """Open the selected GPU, or the report of the selected owner."""
         if self._view.view in ("fleet", "plot"):
-            self.action_open("focus")
-        elif self._view.view == "job" and (job := selected_job(self._session.model, self._view)) is not None:
+            self.action_open("gpu")
+        elif self._view.view == "work" and (job := selected_job(self._session.model, self._view)) is not None:
             self.push_screen(ReportScreen(job))
 
     def action_leave(self) -> None:
@@ -291,7 +291,7 @@ class TopApp(App[None]):
         """Select another GPU or change, or scroll."""
         if not VIEWS[self._view.view].is_list:
             self._session.step(count)
-        elif self._view.view in ("job", "events"):
+        elif self._view.view in ("work", "events"):
             self._view.event = max(self._view.event + count, 0)
         else:
             self._scroll.scroll_relative(y=count, animate=False)
@@ -300,7 +300,7 @@ class TopApp(App[None]):
     def action_page(self, pages: int) -> None:
         """Scroll by pages."""
         lines = pages * max(self.size.height - BARS - 1, 1)
-        if self._view.view == "focus":
+        if self._view.view == "gpu":
             self._scroll.scroll_relative(y=lines, animate=False)
         else:
             self.action_move(pages * (self.size.height // 4) if self._view.view in ("fleet", "plot") else lines)

@@ -160,8 +160,8 @@ def opening(url: str) -> Opening:
     seconds = parse_qs(query).get("s", [""])[0]
     window = float(seconds) if seconds.isdecimal() and 10 <= int(seconds) <= 86400 else None
     if len(parts) == 2 and parts[0] == "gpu":
-        return Opening("focus", parts[1], window)
-    view = "job" if parts[:1] == ["work"] else "".join(parts[:1])
+        return Opening("gpu", parts[1], window)
+    view = "".join(parts[:1])
     return Opening(view if view in VIEWS else "fleet", "", window)
 
 

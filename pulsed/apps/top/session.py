@@ -22,7 +22,10 @@ PLOTTED_GPUS = 64
 ROUNDS = 2
 """Requests at most of each daemon for one frame: the second has what the view needs in addition to the first."""
 
-COMMANDS = ("focus", "sort", "filter", "q", "quit", "exit", *(view for view in VIEWS if view != "focus"))
+OTHER_NAMES = {"focus": "gpu", "job": "work"}
+"""Second names of views, as of commands of KempnerPulse."""
+
+COMMANDS = ("sort", "filter", "q", "quit", "exit", *VIEWS, *OTHER_NAMES)
 """Names of commands; a beginning that only one of them has is enough."""
 
 
@@ -64,7 +67,7 @@ class TopSession:
 
     def _wanted(self, gpus: list[FleetRow], current: FleetRow | None) -> Wanted:
         view, detail, history = self.view, None, None
-        if view.view == "focus" and current in gpus:
+        if view.view == "gpu" and current in gpus:
             detail = Gpu(current.node, current.name)
             history = HistoryWanted((detail,), ("workload_class", *HISTORY_FIELDS), view.window)
         plots = {"fleet": SMALL_PLOTS, "plot": PLOTS}.get(view.view)
@@ -72,7 +75,7 @@ class TopSession:
             gpus.sort(key=lambda gpu: gpu is not current)
             plotted = sorted({Gpu(gpu.node, gpu.name) for gpu in gpus[:PLOTTED_GPUS]})
             history = HistoryWanted(tuple(plotted), plot_fields(plots), view.window)
-        return Wanted(detail, history, view.view == "events", view.view == "job")
+        return Wanted(detail, history, view.view == "events", view.view == "work")
 
     def _cost(self) -> tuple[float, int]:
         """Return the share of a core that this process took over the last seconds, and its most resident bytes."""
@@ -103,7 +106,7 @@ class TopSession:
     def click(self, key: str) -> None:
         """Select a GPU, or open it if it is the selected one."""
         if key == self.view.selected:
-            self.open("focus")
+            self.open("gpu")
         self.view.selected = key
 
     def set_filter(self, text: str) -> None:
@@ -132,7 +135,7 @@ class TopSession:
             case None:
                 if prefix:
                     raise WrongCommand(f"there is no command {prefix!r}; ? lists all")
-            case "focus":
+            case "gpu" | "focus":
                 self._focus(argument)
             case "sort":
                 if argument not in SORTS:
@@ -145,7 +148,7 @@ class TopSession:
             case "exit":
                 return True
             case view:
-                self.open(view)
+                self.open(OTHER_NAMES.get(view, view))
         return False
 
     def _focus(self, name: str) -> None:
@@ -154,7 +157,7 @@ class TopSession:
             if gpu is None:
                 raise WrongCommand(f"there is no GPU {name!r}")
             self.view.selected, self.view.filter = gpu.key, ""
-        self.open("focus")
+        self.open("gpu")
 
     def print_once(self, out: TextIO, width: int, height: int, theme: Theme, *, ascii: bool) -> None:
         """Print one frame.

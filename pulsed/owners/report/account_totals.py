@@ -9,7 +9,7 @@ from typing import Any
 from pulsed.json_text import moment_of
 from pulsed.owners.accounting.activity import Timeline
 from pulsed.owners.report.job_advice import advice_of, unjudged
-from pulsed.owners.report.job_numbers import Account, Prices, cost_of, prices_of
+from pulsed.owners.report.job_numbers import Account, Prices, cost_of, prices_of, summary_of
 from pulsed.owners.report.job_statistics import timeline_numbers, total_statistics
 from pulsed.owners.report.sums import added, ratio_of
 
@@ -31,6 +31,7 @@ def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Pri
         },
         "gpus": gpus,
     }
+    account["total"]["summary"] = summary_of(account["total"])._asdict()
     account["statistics"] = total_statistics(gpus)
     account["cost"] = None if prices is None else cost_of(account["total"], gpus, prices)
     account["not_judged"] = [each._asdict() for each in unjudged(account)]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pulsed.config.settings import Problem, Settings, setting
 from pulsed.config.values import Factor, Text
-from pulsed.owners.report.sums import added, mean_of
+from pulsed.model.vocabulary import UNKNOWN
+from pulsed.owners.report.sums import added, mean_of, ratio_of
 
 Account = Mapping[str, Any]
 """The document of an owner, as `/jobs/{id}` has it; or its part about one GPU, or its `total`."""
@@ -47,6 +48,34 @@ def joules(part: Account) -> float | None:
     if not observed and seconds(part, "energy_unknown_seconds") >= part["gpu_seconds"] and not part["bridged_joules"]:
         return None
     return sum(observed.values()) + float(part["bridged_joules"])
+
+
+class PartSummary(NamedTuple):
+    """Means and sums of the counters of an owner, or of its part of a GPU, as all views show them.
+
+    Idle time and its energy are null while no class was known; `joules` is also of the time in which pulsed did not
+    run, and null if energy was never known.
+    """
+
+    real_utilization_ratio: float | None
+    idle_ratio: float | None
+    idle_seconds: float | None
+    idle_joules: float | None
+    joules: float | None
+
+
+def summary_of(part: Account) -> PartSummary:
+    """Return the summary of a part."""
+    idle = idle_joules = None
+    if set(by_state(part, "workload_class_seconds")) - {UNKNOWN}:
+        idle, idle_joules = idle_seconds(part), sum(by_state(part, "idle_energy_joules").values())
+    return PartSummary(
+        mean([part], "real_utilization"),
+        None if idle is None else ratio_of(idle, part["gpu_seconds"]),
+        idle,
+        idle_joules,
+        joules(part),
+    )
 
 
 MAX_UNKNOWN_RATIO = 0.01

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from pulsed.json_text import duration_text
 from pulsed.model.gpu import DEMO_MARK
-from pulsed.owners.report.job_numbers import MISSING, Account, idle_seconds, mean, percent
-from pulsed.owners.report.sums import ratio_of
+from pulsed.owners.report.job_numbers import MISSING, Account, percent, summary_of
 from pulsed.printable import clean
 
 DEMO_NOTICE = "DEMO DATA: these GPUs do not exist"
@@ -45,8 +44,8 @@ _JOB_COLUMNS = (
     TextColumn("BEGIN", lambda account: f"{account['begin'][:19]}Z"),
     TextColumn("ELAPSED", lambda account: duration_text(account["elapsed_seconds"])),
     TextColumn("GPUS", lambda account: f"{account['gpu_count']}"),
-    TextColumn("REAL WORK", lambda account: percent(mean([account["total"]], "real_utilization"))),
-    TextColumn("IDLE", lambda account: percent(_idle_ratio(account["total"]))),
+    TextColumn("REAL WORK", lambda account: percent(summary_of(account["total"]).real_utilization_ratio)),
+    TextColumn("IDLE", lambda account: percent(summary_of(account["total"]).idle_ratio)),
     TextColumn("ADVICE", lambda account: ", ".join(dict.fromkeys(each["id"] for each in account["advice"]))),
 )
 
@@ -68,10 +67,6 @@ def job_table(accounts: Sequence[Account], *, with_findings: bool = False) -> st
     columns = [*_JOB_COLUMNS[:-1], _FINDING] if with_findings else _JOB_COLUMNS
     notice = demo_lines(gpu for account in accounts for gpu in account["gpus"])
     return "".join(f"{line}\n" for line in [*notice, *aligned(cells(columns, accounts), left=5, indent="")])
-
-
-def _idle_ratio(total: Account) -> float | None:
-    return ratio_of(idle_seconds(total), total["gpu_seconds"])
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -> Iterator[str]:

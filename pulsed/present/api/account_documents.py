@@ -15,7 +15,7 @@ from pulsed.owners.accounting.balance import BALANCED, Balance, BalanceSums
 from pulsed.owners.accounting.counter_vector import by_name, observed
 from pulsed.owners.report.account_totals import with_totals
 from pulsed.owners.report.job_advice import Advice, Unjudged
-from pulsed.owners.report.job_numbers import NO_PRICES, Prices
+from pulsed.owners.report.job_numbers import NO_PRICES, PartSummary, Prices, summary_of
 from pulsed.owners.report.job_statistics import (
     STATISTICS_HELP,
     GpuStatistic,
@@ -53,6 +53,9 @@ class OwnerShape(DocumentModel):
 Counters = Annotated[dict[str, float | dict[str, float] | None], PlainValidator(by_name)]
 
 
+SummaryShape = shape_of("SummaryShape", PartSummary)
+
+
 class CountedShape(DocumentModel):
     """Counters over the time in which an owner had GPUs."""
 
@@ -64,6 +67,7 @@ class CountedShape(DocumentModel):
     counters: Counters = at("account.estimate", "counters of docs/metrics.md, with the same shares of shared GPUs")
     lower: Counters = at("account.alone", "at least: without shared time")
     upper: Counters = at("account.upper", "at most: all of shared time, and of samples in which it began or ended")
+    summary: SummaryShape  # type: ignore[valid-type] # of a row
 
 
 class PeaksShape(DocumentModel):
@@ -164,6 +168,13 @@ class _OwnedGpu(NamedTuple):
     def statistics(self) -> dict[str, GpuStatistic]:
         """Mean and spread of its quantities."""
         return gpu_statistics(self.account.moments, self.account.device)
+
+    @property
+    def summary(self) -> PartSummary:
+        """Means and sums of its counters."""
+        account = self.account
+        part = {"counters": by_name(account.estimate), "gpu_seconds": observed(account.estimate)}
+        return summary_of(part | {"bridged_joules": account.bridged_joules})
 
     @property
     def conditions(self) -> list[OwnerCondition]:

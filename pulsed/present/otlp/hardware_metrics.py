@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.health import Health
 from pulsed.model.target_store import TargetStore
-from pulsed.model.tick import GpuRow
+from pulsed.model.tick import GpuRow, shown_rows
 from pulsed.model.vocabulary import WORKLOAD_CLASSES, Reading, Value
 
 STATUSES = ("ok", "degraded", "predicted_failure", "failed")

@@ -38,14 +38,14 @@ class View(NamedTuple):
 
 VIEWS: Mapping[str, View] = {
     "fleet": View(fleet, is_list=False),
-    "focus": View(focus, is_list=False),
+    "gpu": View(focus, is_list=False),
     "plot": View(partial(charts, PLOTS), is_list=False),
-    "job": View(jobs),
     "events": View(changes),
+    "work": View(jobs),
     "sources": View(source_list),
     "help": View(help_text),
 }
-"""By name, in the order of the keys `1` to `7`."""
+"""By name, in the order of the keys `1` to `7`; names and keys are those of the web page."""
 
 
 def shown_gpus(model: Model, view: ViewState) -> list[FleetRow]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from textwrap import fill
 from typing import NamedTuple
 
 from rich.text import Text
 
 from pulsed.number_text import ELLIPSIS, MISSING, duration, gibibytes, left, metric, percent
-from pulsed.present.terminal.model import Answers, Document, FleetRow, Model, gpu_name, ratio, seconds_of
+from pulsed.present.terminal.model import Answers, Document, FleetRow, Model, gpu_name, seconds_of
 from pulsed.present.terminal.text import TableColumn, distinguished, fixed, line, table, wrapped
 from pulsed.present.terminal.view_state import NUMBERS, SORTS, TEXTS, ViewState
 from pulsed.present.terminal.words import ABBREVIATIONS, HEALTH_MARKS, bottleneck_style, real_words, words
@@ -38,8 +38,7 @@ class JobGpu(NamedTuple):
     @property
     def idle_seconds(self) -> float:
         """Time that the owner had the GPU without using it."""
-        by_kind: Mapping[str, float] = self.part["counters"]["idle_seconds"] or {}
-        return sum(by_kind.values())
+        return float(self.part["summary"]["idle_seconds"] or 0.0)
 
 
 def _status(row: JobGpu) -> str:
@@ -49,13 +48,13 @@ def _status(row: JobGpu) -> str:
 
 
 def _idle(row: JobGpu) -> str:
-    share = ratio(row.idle_seconds, row.part["counters"]["observed_seconds"])
+    share = row.part["summary"]["idle_ratio"]
     return MISSING if share is None else f"{percent(share)} %"
 
 
 def _energy(row: JobGpu) -> str:
-    energy = row.part["counters"]["class_energy_joules"]
-    return metric(sum(energy.values()) / 3600, "Wh") if energy else MISSING
+    energy = row.part["summary"]["joules"]
+    return MISSING if energy is None else metric(energy / 3600, "Wh")
 
 
 def _owner_name(row: JobGpu) -> str:
@@ -170,12 +169,13 @@ _MEANINGS = ", ".join(f"{name} {meaning}" for name, meaning in ABBREVIATIONS)
 
 _HELP = f"""\
 Views
-  1 Fleet, 2 Focus, 3 Plot, 4 Job, 5 Events, 6 Sources, 7 or ? this help; Esc and :q go back, then quit; ^C quits
+  1 Fleet, 2 GPU, 3 Plot, 4 Events, 5 Work, 6 Sources, 7 or ? this help; Esc and :q go back, then quit; ^C quits
   Enter opens the selected GPU, or owner's report; j k and arrows select; PgUp PgDn scroll; click selects and opens
 Keys
   / filter   s sort ({", ".join(SORTS)})   r reverse   v cards or rows   space pause   + - window of history   q quit
 Commands
-  :focus GPU (index, UUID, node:index)  :plot  :job  :events  :sources  :fleet  :sort NAME  :filter TEXT  :q  :exit
+  :gpu GPU or :focus GPU (index, UUID, node:index)  :plot  :events  :work or :job  :sources  :fleet
+  :sort NAME  :filter TEXT  :q  :exit
 Filter
   comparisons < <= > >= = != ~ (contains), & | ! ( ); ratios as .1 or 10%; a single word is searched for in all texts
   numbers: {" ".join(NUMBERS)}

@@ -24,13 +24,13 @@ async def test_keys_lead_through_all_views() -> None:
         await top.press("3")
         await top.shows("Real utilization 0..100 %")
         await top.press("4")
-        await top.shows("job 4711")
-        await top.press("5")
         await top.shows("XID 48 2 times")
+        await top.press("5")
+        await top.shows("job 4711")
         await top.press("6")
         await top.shows("pulsed 0.1.0")
         await top.press("question_mark")
-        await top.shows(":focus GPU")
+        await top.shows(":gpu GPU or :focus GPU")
         await top.press("escape", "slash", *"use=held", "enter")
         await top.shows("GPUs 1/9")
         await top.press("colon", *"exit", "enter")
@@ -41,7 +41,7 @@ async def test_enter_opens_the_report_of_the_selected_owner() -> None:
     async with running((120, 50)) as top:
         jobs = [document(gpu_account(0)), document(gpu_account(1, idle=4.0), owner=pod("ml", "web"))]
         top.daemon.documents["/jobs"] = {"jobs": jobs}
-        await top.press("4")
+        await top.press("5")
         await top.shows("ml/web")
         await top.press("j", "enter")
         await top.shows("Job 4711 (ann, lab)  train")  # the other one has more idle time

@@ -42,11 +42,11 @@ async def pressed(top: Running, names: str) -> None:
         ("pagedown pageup", "fleet", "0"),
         ("end", "fleet", "8"),
         ("end home", "fleet", "0"),
-        ("j enter", "focus", "1"),
-        ("3 enter", "focus", "0"),
-        ("5 enter", "events", "0"),
+        ("j enter", "gpu", "1"),
+        ("3 enter", "gpu", "0"),
+        ("4 enter", "events", "0"),
         ("2 escape", "fleet", "0"),
-        ("4 q", "fleet", "0"),
+        ("5 q", "fleet", "0"),
         ("?", "help", "0"),
         ("tab", "fleet", "0"),
     ],
@@ -60,14 +60,16 @@ async def test_a_key_selects_a_gpu_or_opens_a_view(names: str, view: str, gpu: s
 @pytest.mark.parametrize(
     ("text", "view", "gpu"),
     [
-        ("focus 5", "focus", "5"),
-        ("focus GPU-node1-0003", "focus", "3"),
-        ("focus node1:3", "focus", "3"),
-        ("focus node1/3", "focus", "3"),
-        ("focus", "focus", "0"),
-        ("fo 2", "focus", "2"),
+        ("focus 5", "gpu", "5"),
+        ("focus GPU-node1-0003", "gpu", "3"),
+        ("focus node1:3", "gpu", "3"),
+        ("focus node1/3", "gpu", "3"),
+        ("focus", "gpu", "0"),
+        ("fo 2", "gpu", "2"),
         ("plot", "plot", "0"),
-        ("job", "job", "0"),
+        ("job", "work", "0"),
+        ("work", "work", "0"),
+        ("gpu 5", "gpu", "5"),
         ("he", "help", "0"),
         ("", "fleet", "0"),
     ],
@@ -164,7 +166,7 @@ async def test_a_list_scrolls_and_changes_are_selected() -> None:
         await top.shows("temperatures GPU|memory")
         await pressed(top, "pageup k")
         await top.shows("Views")
-        await pressed(top, "5 j")
+        await pressed(top, "4 j")
         await top.shows("What to do: Reset the GPU")
 
 
@@ -173,4 +175,4 @@ def test_a_click_selects_and_opens(session: TopSession) -> None:
     session.click(key)
     assert state(session) == ("fleet", "4")
     session.click(key)
-    assert session.view.view == "focus"
+    assert session.view.view == "gpu"

@@ -11,10 +11,10 @@ from pulsed.apps.top.run import Opening, local_urls, opening, theme_of
     ("url", "expected"),
     [
         ("http://gpu1:9401", Opening()),
-        ("gpu1:9401#/gpu/3", Opening("focus", "3")),
-        ("http://gpu1:9401/p/#/gpu/gpu1:0:3?s=60", Opening("focus", "gpu1:0:3", 60.0)),
+        ("gpu1:9401#/gpu/3", Opening("gpu", "3")),
+        ("http://gpu1:9401/p/#/gpu/gpu1:0:3?s=60", Opening("gpu", "gpu1:0:3", 60.0)),
         ("http://gpu1:9401#/plot?s=1800&x=1", Opening("plot", "", 1800.0)),
-        ("http://gpu1:9401#/work", Opening("job")),
+        ("http://gpu1:9401#/work", Opening("work")),
         ("http://gpu1:9401#/events?s=x", Opening("events")),
         ("http://gpu1:9401#/nothing", Opening()),
     ],

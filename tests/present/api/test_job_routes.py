@@ -111,4 +111,4 @@ async def test_a_comparison_with_another_job() -> None:
     assert comparison["first"].startswith("Job 1   1 x ")
     assert comparison["second"].startswith("Job 2   1 x ")
     assert comparison["rows"][0][:6] == ["", "first", "spread", "second", "spread", "difference"]
-    assert any(note.startswith("Not evaluated: ") for note in comparison["notes"])
+    assert comparison["notes"][0].startswith("Differs by more than the spread: real work")

@@ -160,12 +160,10 @@ EVENTS: list[dict[str, Any]] = [
 
 
 def job() -> dict[str, Any]:
-    counters = {
-        "idle_seconds": {"held": 600.0}, "observed_seconds": 2400.0, "class_energy_joules": {"idle": 3.6e6},
-    }  # fmt: skip
+    summary = {"idle_seconds": 600.0, "idle_ratio": 0.25, "joules": 3.6e6}
     parts = [
         {"node": "node1", "gpu": str(number), "uuid": f"GPU-node1-{number:04}", "mig_id": None,
-         "held_seconds": 2400.0, "counters": counters}
+         "held_seconds": 2400.0, "summary": summary}
         for number in (0, 1, 3)
     ]  # fmt: skip
     return {"owner": OWNER_DOCUMENT, "gpus": parts}

@@ -99,11 +99,17 @@ def test_what_is_missing_is_never_zero(shown: Model) -> None:
     assert "1 stale" in sums
 
 
+@pytest.mark.parametrize("width", range(MIN_WIDTH, 121))
+def test_narrow_rows_have_the_index_of_each_gpu(shown: Model, width: int) -> None:
+    rows = text_of(shown, ViewState(layout="rows"), width, 40).splitlines()[3 : 3 + len(shown.gpus)]
+    assert [row.split()[0] for row in rows] == [gpu.name for gpu in shown.gpus]
+
+
 def test_too_small_a_terminal_says_what_it_needs(shown: Model) -> None:
     assert text_of(shown, ViewState(), MIN_WIDTH - 1, MIN_HEIGHT) == f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells\n"
 
 
-@pytest.mark.parametrize("view", ["focus", "job", "events", "sources"])
+@pytest.mark.parametrize("view", ["gpu", "events", "work", "sources"])
 def test_a_document_of_another_version_is_an_error_of_its_view(shown: Model, view: Any) -> None:
     other = {"version": "\x1b[2J"}
     strange = replace(

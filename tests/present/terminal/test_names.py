@@ -65,7 +65,7 @@ def test_rows_of_gpus_and_owners_are_told_apart(width: int) -> None:
     shown = several_nodes()
     texts = [each.plain for each in frame(shown, ViewState(layout="rows"), width, 24)]
     assert all(any(f"{at:03d}" in text for text in texts) for at in range(len(shown.gpus)))
-    _, *rows, _ = jobs(shown, ViewState(view="job"), shown.gpus, width, 24)
+    _, *rows, _ = jobs(shown, ViewState(view="work"), shown.gpus, width, 24)
     assert len(rows) == len(shown.gpus)
     for at, row in enumerate(rows):
         assert f"{at} " in row.plain[:40]

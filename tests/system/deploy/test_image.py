@@ -21,7 +21,7 @@ from tests.system.deploy.base_image import ROOT, base_image, run
 
 BASE, IMAGE = "localhost/pulsed-test-base", f"localhost/pulsed-test-{os.getpid()}"
 MAX_MEGABYTES = 90
-"""With the extras dns, kubernetes, nvml and otlp: grpcio and OpenTelemetry's SDK are a third of it."""
+"""With the extras kubernetes, nvml and otlp: grpcio and OpenTelemetry's SDK are a third of it."""
 USER = 65532
 
 RUN = """

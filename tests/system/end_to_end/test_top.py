@@ -177,7 +177,7 @@ def test_keys_in_a_real_terminal(url: str, tmp_path: Path) -> None:
         window.wait_for("Real utilization 0..100 %")
         window.type(":job", "Enter")
         window.wait_for("job 4711")
-        window.type("5")
+        window.type("4")
         window.wait_for("last 10 min:")
         window.type("6")
         window.wait_for("answers")

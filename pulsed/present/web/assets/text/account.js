@@ -1,26 +1,14 @@
-// Numbers of the account of a job or pod, or of one of its GPUs. Means are the daemon's `statistics`.
+// Numbers of the account of a job or pod, or of one of its GPUs, as the daemon gives them.
 
 import { SEVERITY } from "./states.js";
-
-/** Sum of a counter by kind; null if there is none. */
-function sum(byKind) {
-  const values = Object.values(byKind ?? {});
-  return values.length ? values.reduce((total, value) => total + value, 0) : byKind ? 0 : null;
-}
 
 /** Mean of a quantity; null if it was never known. */
 export const meanOf = (part, name) => part.statistics?.[name]?.mean ?? null;
 
 /** Observed seconds of idle, with `ratio`, a share of the observed time, and energy; null where no class was known. */
-export function idleOf({ counters }) {
-  const observed = counters.observed_seconds ?? 0;
-  const isKnown = observed - (counters.workload_class_seconds?.unknown ?? 0) > 1e-6; // sums are of rounded numbers
-  if (!isKnown) return { seconds: null, ratio: null, joules: null };
-  const seconds = sum(counters.idle_seconds);
-  return { seconds, ratio: seconds === null ? null : seconds / observed, joules: sum(counters.idle_energy_joules) };
-}
+export const idleOf = ({ summary }) => ({ seconds: summary.idle_seconds, ratio: summary.idle_ratio, joules: summary.idle_joules });
 
-export const joulesOf = ({ counters }) => sum(counters.class_energy_joules);
+export const joulesOf = ({ summary }) => summary.joules;
 
 /** The largest memory in use of a GPU; null if it was never known. */
 export function peakMemory(gpus) {
