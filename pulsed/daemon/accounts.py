@@ -117,7 +117,7 @@ class AccountsFeature(Feature):
             self.ended,
             lambda: self._config.prices,
             self.workloads,
-            (lambda since: ()) if files is None else files.lines,
+            *(() if files is None else (files.lines, files.paths)),
         )
         yield owner_router(self._store, accounts, lambda: self._config.publish.scale_target)
 
