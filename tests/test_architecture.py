@@ -22,13 +22,14 @@ MAY_IMPORT = {
     "regular_file": "",
     "background_tasks": "",
     "daemon_thread": "",
+    "lane": "",
     "die_with_parent": "",
     "heap": "",
     "durations": "",
     "config.settings": "",
     "config.values": "durations config.settings",
     "log": "printable config.settings",
-    "http": "printable regular_file",
+    "http": "printable regular_file daemon_thread",
     "kubernetes": "errors regular_file background_tasks config.settings config.values http",
     "model": "errors",
     "config": "errors regular_file config.settings config.values http",
@@ -48,7 +49,7 @@ MAY_IMPORT = {
     "present.terminal": "printable",
     "present.otlp": "config.settings config.values http model",
     "present": (
-        "errors json_text printable durations background_tasks config.settings config.values http kubernetes "
+        "errors json_text printable durations background_tasks lane config.settings config.values http kubernetes "
         "model translate.units translate.fields owners.attribution host translate compute owners.accounting "
         "owners.findings present.terminal present.otlp"
     ),
@@ -69,7 +70,7 @@ MAY_IMPORT = {
         "apps.adapter.settings config.configuration collector cli"
     ),
     "daemon": (
-        "durations errors heap json_text regular_file background_tasks daemon_thread log http kubernetes "
+        "durations errors heap json_text regular_file background_tasks daemon_thread lane log http kubernetes "
         "model reader owners owners.attribution host translate compute owners.accounting owners.findings present.otlp "
         "present server config.configuration collector cli"
     ),

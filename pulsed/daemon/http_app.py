@@ -103,7 +103,7 @@ class FrontRoutes:
         pages: Pages,
         telemetry_path: str,
         max_requests: int,
-        reload: Callable[[], str] | None,
+        reload: Callable[[], Awaitable[str]] | None,
         forget: Callable[[str, str | None], Awaitable[str]] | None,
     ) -> None:
         self._store, self._pages, self._telemetry_path = store, pages, telemetry_path
@@ -174,7 +174,7 @@ class FrontRoutes:
         if not _is_same_site(scope):
             return _text(403, f"POST {path} is not accepted from a page of another site")
         if path == RELOAD:
-            problem = self._reload()
+            problem = await self._reload()
             return _text(500, f"the old configuration stays: {problem}") if problem else _text(200, "reloaded")
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if not (gpus := query.get("gpu")):

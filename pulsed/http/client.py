@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import Mapping
+import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -25,8 +26,16 @@ from aiohttp.streams import StreamReader
 from multidict import CIMultiDict
 
 from pulsed import __version__
+from pulsed.daemon_thread import FileReads, FileSystemHangs
 from pulsed.http.body import read_body
-from pulsed.http.credentials import ClientTls, masked_foreign, may_have_credentials, without_login
+from pulsed.http.credentials import (
+    BadCredentials,
+    BadTlsFiles,
+    ClientTls,
+    masked_foreign,
+    may_have_credentials,
+    without_login,
+)
 from pulsed.http.failure import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
@@ -37,6 +46,8 @@ from pulsed.http.failure import (
     head_too_large,
 )
 from pulsed.printable import clean
+
+_T = TypeVar("_T")
 
 _CHUNK_FRAMING = 8  # bytes of framing for each byte of the body: a chunk of one byte, sizes with leading zeros
 
@@ -112,6 +123,31 @@ class HttpClient:
         self._idle_seconds, self._refusal_bytes = idle_seconds, refusal_bytes
         self._max_redirects, self._uses_proxies = max_redirects, uses_proxies
         self._session: aiohttp.ClientSession | None = None
+        self._files = FileReads()
+
+    async def read_secrets(self, files: str, read: Callable[[], _T]) -> _T:
+        """Return what is read from files of credentials, in a thread: their file system may hang.
+
+        Args:
+            files: their names; equal ones are read once at a time.
+            read: reads them; raises `BadCredentials`.
+
+        Raises:
+            BadCredentials: they cannot be read, or not in time.
+        """
+        try:
+            return await self._files.read(files, read)
+        except FileSystemHangs as error:
+            raise BadCredentials(f"cannot read {files}: {error.strerror}") from None
+
+    async def _context(self, tls: ClientTls) -> ssl.SSLContext:
+        """Return the context of TLS; raises `BadTlsFiles`."""
+        if (made := tls.made) is not None:
+            return made
+        try:
+            return await self._files.read(tls, tls.context)
+        except FileSystemHangs as error:
+            raise BadTlsFiles(tls.files, error.strerror or "") from None
 
     async def fetch(self, request: Request, limit: int, seconds: float) -> Answer:
         """Return the answer, after redirects.
@@ -175,7 +211,7 @@ class HttpClient:
                 headers=headers,
                 data=request.body,
                 allow_redirects=False,
-                ssl=tls.context() if url.startswith("https:") else True,
+                ssl=await self._context(tls) if url.startswith("https:") else True,
                 server_hostname=tls.server_name or None,
                 proxy=_environment_proxy(url) if self._uses_proxies else None,
             )

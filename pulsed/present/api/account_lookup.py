@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 from pulsed.json_text import json_bytes
@@ -13,14 +13,20 @@ from pulsed.model.owner import Owner
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, EndedAccounts, account_key, ended_account
+from pulsed.present.api.usage_documents import Usage
 from pulsed.present.job_numbers import NO_PRICES, Prices
 from pulsed.present.owner_totals import WorkloadTotals
+from pulsed.present.usage import GroupBy
+
+Check = Callable[[], None]
+"""Called often while files are read; what it raises ends the reading."""
 
 
 class Accounts(NamedTuple):
     """Where accounts are found: those of owners that have a GPU, and those of owners that have ended; the prices
     in force; counters of workloads, None without those of pods that are gone; and of owners that have ended since a
-    Unix time, and some older ones, the lines of files, the newest first, and the files, the oldest first.
+    Unix time the lines of files, and some older ones, the newest first, and the sums of all of these files by a
+    grouping, without the accounts with the digests given, to which those of the files are added.
     """
 
     running: OwnerAccounting
@@ -28,7 +34,7 @@ class Accounts(NamedTuple):
     prices: Callable[[], Prices] = lambda: NO_PRICES
     workloads: WorkloadTotals | None = None
     kept_lines: Callable[[float], Iterable[bytes]] = lambda since: ()
-    kept_files: Callable[[float], Sequence[Path]] = lambda since: ()
+    kept_usage: Callable[[float, GroupBy, set[int], Check], Usage] = lambda since, by, newer, check: Usage([], [])
 
 
 WORK_SECONDS, PAUSE_SECONDS = 2e-3, 1e-4
@@ -96,7 +102,7 @@ def running_accounts(accounts: Accounts, account_filter: AccountFilter) -> list[
 
 
 def ended_accounts(
-    accounts: Accounts, account_filter: AccountFilter, check: Callable[[], None] = _goes_on
+    accounts: Accounts, account_filter: AccountFilter, check: Check = _goes_on
 ) -> Iterator[OwnerAccount]:
     """Return the accounts of owners that have ended and match, the newest end first; may be used in another thread.
 
@@ -116,7 +122,7 @@ def ended_accounts(
 
 
 def kept_accounts(
-    accounts: Accounts, words: Iterable[str], since: float = 0.0, check: Callable[[], None] = _goes_on
+    accounts: Accounts, words: Iterable[str], since: float = 0.0, check: Check = _goes_on
 ) -> Iterator[OwnerAccount]:
     """Return the accounts that are in files only, the newest end first; may be used in another thread.
 
@@ -127,7 +133,7 @@ def kept_accounts(
 
 
 def _read_kept(
-    lines: Iterable[bytes], words: Sequence[bytes], keys: set[AccountKey], check: Callable[[], None]
+    lines: Iterable[bytes], words: Sequence[bytes], keys: set[AccountKey], check: Check
 ) -> Iterator[OwnerAccount]:
     for line in lines:
         check()
@@ -151,7 +157,7 @@ def accounts_in_memory(accounts: Accounts, name: str) -> Iterator[OwnerAccount]:
     return chain(running, accounts.ended.find(lambda owner, end: name in names_of_owner(owner)))
 
 
-def accounts_in_files(accounts: Accounts, name: str, check: Callable[[], None] = _goes_on) -> Iterator[OwnerAccount]:
+def accounts_in_files(accounts: Accounts, name: str, check: Check = _goes_on) -> Iterator[OwnerAccount]:
     """Return the accounts of an owner that are in files only, the newest end first; may be used in another thread."""
     kept = kept_accounts(accounts, name.removeprefix("pod:").split("/"), check=check)
     return (each for each in kept if name in names_of_owner(each.owner))
@@ -160,6 +166,11 @@ def accounts_in_files(accounts: Accounts, name: str, check: Callable[[], None] =
 def newest_first(accounts: Iterable[OwnerAccount]) -> list[OwnerAccount]:
     """Return accounts by their begin, the newest first."""
     return sorted(accounts, key=lambda each: (-each.begin, each.owner.key))
+
+
+def digest(key: AccountKey) -> int:
+    """Return 8 bytes that stand for an account."""
+    return int.from_bytes(blake2b(repr(key).encode(), digest_size=8).digest())
 
 
 def names_of_owner(owner: Owner) -> set[str]:

@@ -193,7 +193,6 @@ def phases(targets: Sequence[str]) -> list[float]:
 
 def open_sources(settings: ExporterSettings, request: SourceRequest) -> Sequence[ExporterSource]:
     """Return one source per target, with one `Scraper` among them, as `SourceSection` describes."""
-    settings.check_password_file()
     targets = [target for target in settings.targets if settings.shard.has(shard_key(target))]
     scraper = Scraper(settings)
     delays = [0.0] * len(targets) if request.hurried else phases(targets)
@@ -316,7 +315,7 @@ class Scraper:
             self._client = HttpClient(2 * self._settings.interval, max_redirects=_MAX_REDIRECTS)
         headers = {"Accept": _ACCEPT, "X-Prometheus-Scrape-Timeout-Seconds": f"{timeout:g}"}
         try:
-            request = Request(url, headers, self._secrets(login), self._tls)
+            request = Request(url, headers, await self._read_secrets(self._client, login), self._tls)
             answer = await self._client.fetch(request, self._settings.max_page_bytes, timeout)
         except BadCredentials as error:
             raise ScrapeFailed(str(error), "Name a file that pulsed's user may read, and with nothing else") from error
@@ -335,6 +334,13 @@ class Scraper:
                 _STATUS_REMEDIES.get(answer.status, "See the exporter's log"),
             )
         return answer.body
+
+    async def _read_secrets(self, client: HttpClient, login: Login | None) -> Mapping[str, str]:
+        """Return the headers for the exporter only, of files or of the settings."""
+        files = self._settings.bearer_token_file or self._settings.password_file
+        if not files or (login and not self._settings.bearer_token_file):
+            return self._secrets(login)
+        return await client.read_secrets(files, lambda: self._secrets(login))
 
     def _secrets(self, login: Login | None) -> Mapping[str, str]:
         """Return the headers for the exporter only."""

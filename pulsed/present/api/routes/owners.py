@@ -26,12 +26,12 @@ from pulsed.present.api.account_lookup import (
     ReadingTime,
     accounts_in_files,
     accounts_in_memory,
+    digest,
     ended_accounts,
     newest_first,
     running_accounts,
 )
 from pulsed.present.api.event_documents import finite
-from pulsed.present.api.kept_usage import KeptUsage, digest
 from pulsed.present.api.routing import NOT_FOUND, REFUSED, ApiError, NodeAnswer, json_response, node_answer
 from pulsed.present.api.schema import Document, DocumentModel
 from pulsed.present.api.usage_documents import (
@@ -130,7 +130,6 @@ def owner_router(
     """Return the routes of owners; `scale_target` returns the real utilization that scale hints aim at."""
     router = APIRouter()
     in_memory, of_files = (Lane(PATIENCE_SECONDS, MAX_WAITING) for _ in range(2))
-    kept = KeptUsage(accounts.kept_files, store.node)
 
     async def made(request: Request, lane: Lane, make: Callable[[ReadingTime], _T]) -> _T:
         """Return what is made in a thread, one at a time. Raises `ApiError`."""
@@ -240,7 +239,7 @@ def owner_router(
 
         def ended(check: ReadingTime) -> Usage:
             """Return the sums of the accounts in files, and of those in memory that are in none."""
-            of_kept = kept.usage(account_filter.since, by, newer, check)
+            of_kept = accounts.kept_usage(account_filter.since, by, newer, check)
             keys = {key for key in accounts.ended.keys if digest(key) not in newer}
             ended = accounts.ended.find(lambda owner, end: bool(keys) and end >= account_filter.since)
             return of_kept.plus(usage((each for each in ended if account_key(each) in keys), by, store.node), by)

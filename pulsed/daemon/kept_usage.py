@@ -11,21 +11,18 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import get_args
 
 from pulsed.json_text import json_bytes
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.saved_accounts import AccountKey, account_key, ended_account
+from pulsed.owners.accounting.saved_accounts import account_key, ended_account
+from pulsed.present.api.account_lookup import Check, digest
 from pulsed.present.api.usage_documents import Usage, UsageSums
 from pulsed.present.usage import GroupBy
 from pulsed.regular_file import open_regular
 
 GROUPINGS: Sequence[GroupBy] = get_args(GroupBy)
-
-Check = Callable[[], None]
-"""Raises if the reader is to stop."""
 
 
 @dataclass(slots=True)
@@ -140,11 +137,6 @@ class KeptUsage:
                 sums.add(account)
         superseded = frozenset(newer.intersection(last))
         return _FileSums(empty.inode, end, array("Q", sorted(last)), superseded, first_end, _packed(empty, sums))
-
-
-def digest(key: AccountKey) -> int:
-    """Return 8 bytes that stand for an account."""
-    return int.from_bytes(blake2b(repr(key).encode(), digest_size=8).digest())
 
 
 def _packed(before: _FileSums, added: UsageSums) -> bytes:

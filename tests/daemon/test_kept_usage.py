@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from pulsed.daemon.kept_usage import GROUPINGS, KeptUsage
 from pulsed.owners.accounting.saved_accounts import account_key, ended_account
-from pulsed.present.api.account_lookup import ReadingStopped, ReadingTime
-from pulsed.present.api.kept_usage import GROUPINGS, KeptUsage, digest
+from pulsed.present.api.account_lookup import ReadingStopped, ReadingTime, digest
 from pulsed.present.api.usage_documents import MAX_ROWS, OTHERS, Usage, usage
 from pulsed.present.usage import GroupBy
 from tests.support.attacks.account_files import write_account_files
