@@ -54,7 +54,7 @@ MAY_IMPORT = {
         "owners.findings present.terminal present.otlp"
     ),
     "server.settings": "config.settings config.values",
-    "server": "errors regular_file daemon_thread config.settings config.values config present server.settings",
+    "server": "errors regular_file daemon_thread lane config.settings config.values config present server.settings",
     "apps.adapter.settings": "errors config.settings config.values kubernetes present server.settings",
     "config.configuration": (
         "errors regular_file config.settings config.values log kubernetes model config reader owners "

@@ -229,7 +229,7 @@ class Notify(Feature):
                     "POST",
                     body,
                 )
-                async with asyncio.timeout(RECEIVER_SECONDS), await client.open(request) as response:
+                async with asyncio.timeout(RECEIVER_SECONDS), client.open(request) as response:
                     answer = answer_of(response)  # what follows the head is not read
             finally:
                 await client.close()

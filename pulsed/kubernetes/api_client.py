@@ -216,7 +216,7 @@ class ApiClient:
             with self._errors():
                 async with (
                     asyncio.timeout(self._timeout) as silence,
-                    await self._http.open(await self._request(path)) as response,
+                    self._http.open(await self._request(path)) as response,
                 ):
                     if response.status != 200:
                         answer = answer_of(response)

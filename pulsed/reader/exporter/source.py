@@ -333,6 +333,9 @@ class Scraper:
                 f"{_where(url, answer.url)} answered {answer.status} {answer.reason}".rstrip(),
                 _STATUS_REMEDIES.get(answer.status, "See the exporter's log"),
             )
+        if not answer.has_length and not answer.body.endswith(b"\n"):
+            text = f"{_where(url, answer.url)} broke off the answer (connection closed in a line)"
+            raise ScrapeFailed(text, _FAILURE_REMEDIES["broken"])
         return answer.body
 
     async def _read_secrets(self, client: HttpClient, login: Login | None) -> Mapping[str, str]:
