@@ -13,11 +13,13 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict
 
 from pulsed import __version__
@@ -44,7 +46,7 @@ from pulsed.printable import clean
 
 _T = TypeVar("_T")
 
-_CLOSE_TURNS = 10
+_CLOSE_TURNS = 3
 """Turns of the event loop until a connection of TLS has ended."""
 
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -222,8 +224,6 @@ class HttpClient:
         try:
             yield response
         finally:
-            if response.connection is not None and response.connection.transport is not None:
-                response.connection.transport.abort()  # without the goodbye of TLS, for which it would wait
             response.close()
 
     async def body(self, response: aiohttp.ClientResponse, limit: int = 0) -> bytes:
@@ -247,6 +247,7 @@ class HttpClient:
         connector = aiohttp.TCPConnector(
             limit=0, keepalive_timeout=self._idle_seconds, resolver=resolver, socket_factory=_socket
         )
+        connector._factory = partial(_Connection, asyncio.get_running_loop())
         return aiohttp.ClientSession(
             connector=connector,
             headers=_HEADERS,
@@ -257,6 +258,14 @@ class HttpClient:
             max_field_size=MAX_HEAD_BYTES,
             max_headers=MAX_HEADERS,
         )
+
+
+class _Connection(ResponseHandler):
+    """A connection that ends at once when it is closed: without the goodbye of TLS, which a server may never answer."""
+
+    def close(self) -> None:
+        """End the connection."""
+        self.abort()
 
 
 def answer_of(response: aiohttp.ClientResponse, url: str = "") -> Answer:
