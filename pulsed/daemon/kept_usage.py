@@ -60,7 +60,7 @@ class KeptUsage:
 
     def __init__(self, paths: Callable[[float], Sequence[Path]], here: str) -> None:
         self._paths, self._here = paths, here
-        self._sums: dict[Path, _FileSums] = {}
+        self._sums: dict[int, _FileSums] = {}  # by inode: a file may get another name
 
     def usage(self, since: float, by: GroupBy, newer: set[int], check: Check) -> Usage:
         """Return the sums of the accounts that have not ended before a Unix time, without costs. Not for two threads.
@@ -70,12 +70,13 @@ class KeptUsage:
             check: called often; what it raises ends the reading.
         """
         paths = self._paths(since)
-        for path in self._sums.keys() - set(self._paths(0.0)):
-            del self._sums[path]
+        read = set[int]()
         total = Usage([], [])
         for path in reversed(paths):
             try:
-                sums = self._sums[path] = self._of_file(path, newer, check)
+                sums = self._of_file(path, newer, check)
+                self._sums[sums.inode] = sums
+                read.add(sums.inode)
                 if sums.first_end >= since:
                     part = sums.usage(by)
                 else:
@@ -85,17 +86,18 @@ class KeptUsage:
                             only.add(account)
                     part = only.usage(by)
             except OSError:  # it was removed, or cannot be read, which is logged where it is written
-                self._sums.pop(path, None)
                 continue
             newer.update(sums.keys)
             total = total.plus(part, by)
+        if paths == self._paths(0.0):
+            self._sums = {inode: sums for inode, sums in self._sums.items() if inode in read}
         return total
 
     def _of_file(self, path: Path, newer: set[int], check: Check) -> _FileSums:
         """Return the sums of a file, of which only the end is read where the rest is known."""
         status = path.lstat()
-        sums = self._sums.get(path)
-        is_known = sums is not None and sums.inode == status.st_ino and sums.end <= status.st_size
+        sums = self._sums.get(status.st_ino)
+        is_known = sums is not None and sums.end <= status.st_size
         if sums is not None and is_known and sums.superseded == newer.intersection(sums.keys):
             if sums.end == status.st_size:
                 return sums
