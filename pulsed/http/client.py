@@ -247,7 +247,8 @@ class HttpClient:
         connector = aiohttp.TCPConnector(
             limit=0, keepalive_timeout=self._idle_seconds, resolver=resolver, socket_factory=_socket
         )
-        connector._factory = partial(_Connection, asyncio.get_running_loop())
+        connection: type[ResponseHandler] = _Connection
+        connector._factory = partial(connection, asyncio.get_running_loop())
         return aiohttp.ClientSession(
             connector=connector,
             headers=_HEADERS,
