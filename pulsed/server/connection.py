@@ -172,6 +172,8 @@ class ServerConnection(H11Protocol):
             self._unwritten, self._unread_since = len(body), self._unread_since or time.monotonic()
             drop_unread(self, all_connections(self.server_state))
             while self._unwritten > 0:
+                if self.transport.is_closing():
+                    self._disconnect()
                 start = len(body) - self._unwritten
                 piece = body[start : start + PIECE_BYTES]
                 await send({**message, "body": piece, "more_body": len(piece) < self._unwritten})
