@@ -63,17 +63,20 @@ class BackgroundTasks:
     """Tasks that run until they end or are stopped."""
 
     def __init__(self) -> None:
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, name: str, work: Work, failed: Callable[[], None] = lambda: None) -> None:
         """Start a task, as `keep_running` describes."""
-        self._tasks.append(asyncio.create_task(keep_running(name, work, failed), name=name))
+        task = asyncio.create_task(keep_running(name, work, failed), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
         """Cancel all tasks, and wait until they have ended."""
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def keep_running(name: str, work: Work, failed: Callable[[], None] = lambda: None) -> None:

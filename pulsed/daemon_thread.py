@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 _T = TypeVar("_T")
 
@@ -98,6 +99,47 @@ class SharedCall(Generic[_T]):
     def close(self) -> None:
         """End the thread after the call that runs; the next call starts another one. Safe to call twice."""
         self._thread.close()
+
+
+FILE_SECONDS = 5.0
+"""Time limit of a read of small files."""
+
+
+class FileSystemHangs(OSError):
+    """A file system has not answered in time."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ETIMEDOUT, "its file system does not answer")
+
+
+class FileReads:
+    """Reads of files whose file system may hang, each in a thread of its own, with a deadline.
+
+    A read that hangs costs one thread however often it is requested, and is awaited for its deadline once.
+    """
+
+    def __init__(self, seconds: float = FILE_SECONDS) -> None:
+        self._seconds = seconds
+        self._running: dict[Hashable, tuple[float, ThreadCall[Any]]] = {}
+
+    async def read(self, key: Hashable, work: Callable[[], _T]) -> _T:
+        """Return what `work` returns, or what the read before with this key returns if that has not ended.
+
+        Raises:
+            FileSystemHangs: it has not ended in time.
+        """
+        loop = asyncio.get_running_loop()
+        begun, call = self._running.get(key, (0.0, None))
+        if call is None or call.result.done():
+            thread = DaemonThread("files")
+            begun, call = self._running[key] = loop.time(), thread.submit(work)
+            thread.close()
+        await asyncio.wait((call.result,), timeout=max(0.0, begun + self._seconds - loop.time()))
+        if not call.result.done():
+            raise FileSystemHangs
+        self._running.pop(key, None)
+        result: _T = call.result.result()
+        return result
 
 
 def _run(calls: SimpleQueue[ThreadCall[object] | None]) -> None:

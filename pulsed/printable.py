@@ -8,6 +8,7 @@ look like another one.
 from __future__ import annotations
 
 import codecs
+import re
 from functools import lru_cache
 from io import TextIOWrapper
 from typing import Any, TextIO
@@ -29,6 +30,17 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(each) for each in text)
+
+
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # full-width forms count, too
+_NUMBER = re.compile(r"[-+]?[0-9]{1,20}(?:\.[0-9]{1,20})?")
+
+
+@lru_cache(maxsize=4096)
+def text_cell(text: str) -> str:
+    """Return a clean text, with a `'` before one that spreadsheets would take for a formula (OWASP: CSV injection)."""
+    text = clean(text)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def clean_lines(text: str) -> str:

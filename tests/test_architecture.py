@@ -23,13 +23,14 @@ MAY_IMPORT = {
     "regular_file": "",
     "background_tasks": "",
     "daemon_thread": "",
+    "lane": "",
     "die_with_parent": "",
     "heap": "",
     "durations": "",
     "config.settings": "",
     "config.values": "durations config.settings",
     "log": "printable config.settings",
-    "http": "printable regular_file",
+    "http": "printable regular_file daemon_thread",
     "kubernetes": "errors regular_file background_tasks config.settings config.values http",
     "model": "errors",
     "config": "errors regular_file config.settings config.values http",
@@ -53,12 +54,12 @@ MAY_IMPORT = {
     "present.terminal": "printable number_text",
     "present.otlp": "config.settings config.values http model",
     "present": (
-        "errors json_text printable durations background_tasks config.settings config.values http kubernetes "
+        "errors json_text printable durations background_tasks lane config.settings config.values http kubernetes "
         "model translate.units translate.fields owners.attribution host translate compute owners.accounting "
         "owners.findings owners.report number_text present.otlp"
     ),
     "server.settings": "config.settings config.values",
-    "server": "errors regular_file daemon_thread config.settings config.values config present server.settings",
+    "server": "errors regular_file daemon_thread lane config.settings config.values config present server.settings",
     "config.configuration": (
         "errors regular_file config.settings config.values log kubernetes model config reader owners "
         "host compute owners.report present server.settings"
@@ -73,7 +74,7 @@ MAY_IMPORT = {
         "config.configuration collector cli"
     ),
     "daemon": (
-        "durations errors heap json_text regular_file background_tasks daemon_thread log http kubernetes "
+        "durations errors heap json_text regular_file background_tasks daemon_thread lane log http kubernetes "
         "model reader owners owners.attribution host translate compute owners.accounting owners.findings owners.report "
         "present.otlp present server config.configuration collector cli"
     ),

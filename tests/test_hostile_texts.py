@@ -24,9 +24,8 @@ from pulsed.owners.attribution.gpu_processes import arguments_of, owner_of_cgrou
 from pulsed.owners.attribution.mapping_directory import parse_job_file
 from pulsed.owners.attribution.slurm_queue import parse_job
 from pulsed.present.csv.kempnerpulse import model
-from pulsed.present.csv.pulsed_csv import text_cell
 from pulsed.present.terminal.view_state import gpu_filter
-from pulsed.printable import clean, escaped
+from pulsed.printable import clean, escaped, text_cell
 from pulsed.reader.dcgmi.discovery import parse_versions, topology_of
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.parser import DmonParser

@@ -35,7 +35,7 @@ fetch() {
     elif wget --version >/dev/null 2>&1; then # GNU's
         export LC_ALL=C.UTF-8 # in the locale C, it decodes URLs with bytes above 127 twice
         printf '%s\n' "$request" |
-            limited wget -q ${PULSED_CA_FILE:+--ca-certificate="$PULSED_CA_FILE"} \
+            limited wget -q --content-on-error ${PULSED_CA_FILE:+--ca-certificate="$PULSED_CA_FILE"} \
                 ${PULSED_CERT_FILE:+--certificate="$PULSED_CERT_FILE"} \
                 ${PULSED_KEY_FILE:+--private-key="$PULSED_KEY_FILE"} -O - --input-file=-
     elif command -v bash >/dev/null; then
@@ -75,7 +75,14 @@ over_tcp='
     case $status in *" 200 "*) cat <&3 ;; *) printf "%s" "${status%?}" ;; esac
 '
 
-answer=$(fetch 2>&1 | head -n 1 | cut -c 1-2000)
+# A daemon that is too busy answers 503: it is asked again twice.
+for _ in 1 2 3; do
+    answer=$(fetch 2>&1 | head -n 1 | cut -c 1-2000)
+    case $answer in
+    *"try again"* | *" 503"*) sleep 2 2>/dev/null ;;
+    *) break ;;
+    esac
+done
 case $answer in
 "PULSED OK"*) code=0 ;;
 "PULSED WARNING"*) code=1 ;;

@@ -47,7 +47,15 @@ resume_if_repaired() {
 }
 
 check "$DRAIN_CHECKS"
-[ "$verdict" -eq 0 ] || logger -t pulsed-health "$line" 2>/dev/null
+case $verdict in
+0) ;;
+3) # no evidence, so nothing is drained, and nobody would notice
+    line="the health of the GPUs is unknown, so a sick node is not drained: $line"
+    logger -p daemon.err -t pulsed-health "$line" 2>/dev/null
+    printf '%s\n' "$line" >&2
+    ;;
+*) logger -t pulsed-health "$line" 2>/dev/null ;;
+esac
 state=$(scontrol show node "$node" --oneliner)
 case $verdict/$state in
 *DRAIN*" Reason=pulsed "[0-9]*:*) [ "$RESUME" != yes ] || [ "$verdict" -eq 2 ] || resume_if_repaired ;;

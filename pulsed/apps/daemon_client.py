@@ -11,6 +11,7 @@ import contextlib
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -31,8 +32,11 @@ from pulsed.http.credentials import (
 from pulsed.http.failure import HttpRequestFailed
 from pulsed.regular_file import is_readable_by_all
 
-MAX_BYTES = 256 * 2**20
-"""Size limit of an answer; 1,000 GPUs with all fields take some 5 MB."""
+MAX_BYTES, MAX_REPORT_BYTES = 16 * 2**20, 32 * 2**20
+"""Size limits of an answer, and of one of `/report`; 1,000 GPUs with all fields take some 5 MB."""
+
+MAX_PAGES, PAGES_SECONDS = 1000, 300.0
+"""Limits of all pages of `/jobs`: whoever answers chooses how many there are."""
 
 _MAX_REFUSAL_BYTES = 64 * 2**10
 _MAX_REDIRECTS = 10
@@ -164,7 +168,8 @@ class DaemonClient:
         client = HttpClient(0.0, refusal_bytes=_MAX_REFUSAL_BYTES, max_redirects=_MAX_REDIRECTS, uses_proxies=True)
         try:
             request = Request(self.address + path, secrets=self._authorization(), tls=self._tls, method=method)
-            answer = await client.fetch(request, MAX_BYTES, self._settings.timeout)
+            limit = MAX_REPORT_BYTES if path.startswith("/report") else MAX_BYTES
+            answer = await client.fetch(request, limit, self._settings.timeout)
         except BadTlsFiles as error:
             raise DaemonUnreachable(
                 f"{self._settings.tls_options()} cannot be used: {error.reason}",
@@ -242,8 +247,8 @@ def _split(url: str) -> SplitResult:
 
 Document = dict[str, Any]
 
-PAGE = 1000
-"""The most that a daemon gives in one answer."""
+PAGE = 250
+"""Jobs of one answer: of 8 GPUs each has some 60 kB."""
 
 
 def all_jobs(get: Callable[[str], Document], query: str = "", *, with_ended: bool = False) -> Document:
@@ -255,7 +260,11 @@ def all_jobs(get: Callable[[str], Document], query: str = "", *, with_ended: boo
         with_ended: whether it has every owner that matches, also ended ones; the query then has `since`.
     """
     answer = page = get(f"/jobs?limit={PAGE}{query}")
+    pages, end = 1, time.monotonic() + PAGES_SECONDS
     while len(page["jobs"]) == PAGE if with_ended else len(answer["jobs"]) < answer.get("running", 0):  # absent of old
+        pages += 1
+        if pages > MAX_PAGES or time.monotonic() > end:
+            raise DaemonUnreachable(f"/jobs has more than {pages - 1} pages", "Give a shorter --since, or filters")
         page = get(f"/jobs?limit={PAGE}{query}&offset={len(answer['jobs'])}")
         if not page["jobs"]:
             break  # owners have ended meanwhile

@@ -20,7 +20,7 @@ from pulsed.apps.daemon_client import (
 from pulsed.errors import HealthUsageError, PulsedError, UsageError
 from pulsed.present.asgi import FORGET
 from pulsed.present.health_report import UNKNOWN, Row, exit_code_of, health_line, health_table
-from pulsed.printable import clean_lines
+from pulsed.printable import clean, clean_lines
 
 PATH = "/health/gpus"
 
@@ -86,6 +86,13 @@ def _fetch(client: DaemonClient) -> list[Row]:
         raise DaemonUnreachable(
             f"{client.address}{PATH}: the answer is not a list", "Check that the URL is of a pulsed"
         )
+    try:
+        health_table(checks), health_line(checks), exit_code_of(checks)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise DaemonUnreachable(
+            f"{client.address}{PATH}: a row is not that of a GPU ({type(error).__name__}: {clean(str(error))})",
+            "Check that the URL is of a pulsed, and its version",
+        ) from None
     return checks
 
 

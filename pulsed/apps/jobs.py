@@ -27,13 +27,19 @@ from pulsed.owners.report.job_line import job_line, with_gpus
 from pulsed.owners.report.job_report import job_report
 from pulsed.owners.report.text_table import job_table
 from pulsed.owners.report.usage import LABELS, WORST, merged_jobs, merged_rows, usage_csv, usage_table
-from pulsed.printable import clean_lines
+from pulsed.printable import clean, clean_lines
 
 Document = dict[str, Any]
 Clients = Mapping[str, DaemonClient]
 """Daemons by node."""
 
 _FILTERS = ("state", "user", "account", "namespace")
+
+
+class OddAnswer(PulsedError):
+    """A daemon sent a document that cannot be shown."""
+
+    exit_code = 3
 
 
 class JobNotFound(PulsedError):
@@ -85,7 +91,7 @@ def run_report(options: argparse.Namespace) -> int:
     """
     clients = clients_of(options.urls, options.nodes, client_settings(options))
     path = f"/report?by={options.by}&since={time.time() - options.since:.0f}"
-    answers = _all_answers(clients, lambda get: get(path), has="rows").checked()
+    answers = _all_answers(clients, lambda get: get(path), "rows", lambda each: _check_report(each, options)).checked()
     rows, worst = ([each for document in answers.documents.values() for each in document[name]]
                    for name in ("rows", "worst"))  # fmt: skip
     usage = {
@@ -107,7 +113,7 @@ def _print_jobs(clients: Clients, format: str, filters: str = "", *, with_findin
     """Print the jobs of some daemons, running ones first; with `since` in the filters, all that match are read."""
     query = f"&{filters}" if filters else ""
     answers = _all_answers(
-        clients, lambda get: all_jobs(get, query, with_ended="since=" in query), has="jobs"
+        clients, lambda get: all_jobs(get, query, with_ended="since=" in query), "jobs", _check_jobs
     ).checked()
     accounts = [account for answer in answers.documents.values() for account in answer["jobs"]]
     accounts.sort(key=lambda account: account["begin"], reverse=True)
@@ -122,7 +128,7 @@ def _print_jobs(clients: Clients, format: str, filters: str = "", *, with_findin
 def _account(clients: Clients, id: str) -> Document:
     """Return the account of a job over all nodes."""
     path = f"/jobs/{quote(id, safe='/:')}"
-    accounts, errors = _all_answers(clients, lambda get: get(path), has="gpus")
+    accounts, errors = _all_answers(clients, lambda get: get(path), "gpus", job_report)
     if not accounts:
         raise _error(id, clients, list(errors.values()))
     newest = max(accounts.values(), key=lambda account: account["begin"])
@@ -186,13 +192,30 @@ class DaemonAnswers(NamedTuple):
         return self
 
 
-def _all_answers(clients: Clients, request: Callable[[Get], Document], has: str) -> DaemonAnswers:
+def _check_report(report: Document, options: argparse.Namespace) -> None:
+    """Render the report of one daemon."""
+    rows = {"rows": merged_rows(report["rows"], LABELS[options.by]), "worst": merged_jobs(report["worst"])}
+    usage = {"by": options.by, "seconds": options.since, **rows}
+    usage_table(usage)
+    usage_csv(usage)
+
+
+def _check_jobs(answer: Document) -> None:
+    """Render the jobs of one daemon."""
+    job_table(answer["jobs"], with_findings=True)
+    sorted(f"{account['begin']}{account['end']}" for account in answer["jobs"])
+
+
+def _all_answers(
+    clients: Clients, request: Callable[[Get], Document], has: str, check: Callable[[Document], object]
+) -> DaemonAnswers:
     """Return what is requested of each daemon, or its error.
 
     Args:
         clients: by node.
         request: gets a function of paths.
         has: a member that every document has, unless the daemon is something else.
+        check: renders a document: what fails there is an error of this daemon alone.
     """
 
     def answer(client: DaemonClient) -> Document | PulsedError:
@@ -203,9 +226,15 @@ def _all_answers(clients: Clients, request: Callable[[Get], Document], has: str)
             return document
 
         try:
-            return request(get)
+            document = request(get)
         except (DaemonUnreachable, RequestRefused) as error:
             return error
+        try:
+            check(document)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            text = f"{client.address}: a row is not that of a pulsed ({type(error).__name__}: {clean(str(error))})"
+            return OddAnswer(text, "Check that the URL is of a pulsed, and its version")
+        return document
 
     with ThreadPoolExecutor(max_workers=min(REQUESTS, len(clients))) as pool:
         answers = dict(zip(clients, pool.map(answer, clients.values()), strict=True))

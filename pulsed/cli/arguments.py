@@ -78,10 +78,12 @@ def configuration(options: argparse.Namespace) -> Config:
 
 
 def load_config(options: argparse.Namespace) -> Config:
-    """Return the configuration; raises `ConfigError`."""
+    """Return the configuration; raises `ConfigError`. Reads files: its file system, or theirs, may hang."""
     from pulsed.config.configuration import load
 
-    return load(config_file(options), options.overrides, os.environ, options.parser.flags(options))
+    config = load(config_file(options), options.overrides, os.environ, options.parser.flags(options))
+    config.source.check_files()
+    return config
 
 
 def config_file(options: argparse.Namespace) -> Path | None:

@@ -20,7 +20,8 @@ from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
 from pulsed.model.target_store import Target
 from pulsed.model.tick import Tick
 from pulsed.owners.attribution import Attribution, OwnerLookup
-from pulsed.reader.kernel_log import KMSG, KernelLog
+from pulsed.reader.kernel_log import KMSG
+from pulsed.reader.kernel_log.log_reader import KernelLogReader
 from pulsed.reader.source import Source, SourceLog, internal_error
 from pulsed.translate.identity import is_same_host
 from pulsed.translate.translator import Translator
@@ -81,7 +82,7 @@ class Pipeline:
         self._owners = OwnerLookup(self._attribution, node)
         self._observe = observe
         self._kernel_path = ""
-        self._kernel_log: KernelLog | None = None
+        self._kernel_log: KernelLogReader | None = None
         self._set_kernel_log(kernel_log)
         self._next: tuple[GpuSelection, int] | None = None
 
@@ -109,6 +110,11 @@ class Pipeline:
         """Why the kernel log cannot be read; empty while it is read, None where it is not to be read."""
         return None if self._kernel_log is None else self._kernel_log.error
 
+    async def read_kernel_log(self) -> None:
+        """Read a kernel log that is a file in a thread, for the next tick."""
+        if self._kernel_log is not None:
+            await self._kernel_log.read()
+
     def close(self) -> None:
         """Close the kernel log."""
         self._set_kernel_log("")
@@ -123,7 +129,7 @@ class Pipeline:
             return
         if self._kernel_log is not None:
             self._kernel_log.close()
-        self._kernel_path, self._kernel_log = path, KernelLog(path) if path else None
+        self._kernel_path, self._kernel_log = path, KernelLogReader(path) if path else None
 
     def process_kernel_log(self, target: str, interval: float, *, is_shown: bool) -> Tick | None:
         """Return a tick without samples for a source that delivers none: with the GPUs that the kernel log names.
@@ -189,7 +195,7 @@ class Pipeline:
         return self._is_here
 
     @staticmethod
-    def _kernel_events(kernel_log: KernelLog, since: float) -> tuple[KernelEvent, ...] | None:
+    def _kernel_events(kernel_log: KernelLogReader, since: float) -> tuple[KernelEvent, ...] | None:
         """Return what the kernel log has had since the last tick; None where it cannot be read.
 
         Errors of NVSwitches since a time in Unix seconds are logged: they belong to no single GPU.
@@ -237,6 +243,7 @@ class Collector:
                     if isinstance(outcome, SourceError):
                         self._fail(outcome)
                     else:
+                        await self._pipeline.read_kernel_log()
                         self._process(outcome)
                     if self._until(self._target):
                         return
@@ -249,6 +256,7 @@ class Collector:
             has_log = self._pipeline.kernel_log_error is not None
             await asyncio.sleep(max(self._target.interval, MIN_LOG_SECONDS if has_log else NO_LOG_SECONDS))
             if has_log and not self._target.delivers(time.monotonic()):
+                await self._pipeline.read_kernel_log()
                 self._take_kernel_log()
 
     def _take_kernel_log(self) -> None:

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.config.removed import replacement
-from pulsed.config.schema import Schema, files_with_secrets, shown_settings, without_effect
+from pulsed.config.schema import STARS, Schema, files_with_secrets, shown_settings, without_effect
 from pulsed.config.settings import Kind, Problem, Settings, setting
 from pulsed.config.values import Count, FileName, HttpPath, Switch, Text
 from pulsed.config.yaml import BadYaml, LocatedValue, YamlText
@@ -126,8 +127,22 @@ class Config(Settings):
         return files_with_secrets(self, file)
 
     def masked(self) -> dict[str, object]:
-        """Return all settings as JSON, for everybody to see: secrets and logins in URLs are replaced by stars."""
-        return shown_settings(self)
+        """Return all settings as JSON, for everybody to see: secrets and logins in URLs are replaced by stars.
+
+        The receivers of notifications are shown by scheme and host, and by program: paths and arguments may be secret.
+        """
+        notify = replace(
+            self.notify,
+            exec=self.notify.exec[:1] + (STARS,) * (len(self.notify.exec) > 1),
+            webhook=replace(self.notify.webhook, url=_place(self.notify.webhook.url)),
+        )
+        return shown_settings(replace(self, notify=notify))
+
+
+def _place(url: str | None) -> str | None:
+    """Return scheme and host of a URL."""
+    parts = urlsplit(url or "")
+    return None if url is None else f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{STARS}"
 
 
 _SCHEMA = Schema(Config, "listen: :9401")

@@ -30,7 +30,7 @@ MAX_BYTES = 2**18
 """Size limit of a document: reading YAML takes seconds, and some 100 times its memory."""
 
 _MAX_SHOWN_LENGTH = 100
-_STARS = "**********"
+STARS = "**********"
 
 
 class Schema(Generic[_S]):
@@ -303,7 +303,7 @@ def _has_login(value: object) -> bool:
 def _shown(key: Key, value: object) -> object:
     if isinstance(value, Settings):
         return shown_settings(value)
-    return _STARS if key.kind is not None and key.kind.secret and value else _as_json(value)
+    return STARS if key.kind is not None and key.kind.secret and value else _as_json(value)
 
 
 def _as_json(value: object) -> object:

@@ -19,6 +19,7 @@ from pulsed.config.configuration import Config
 from pulsed.daemon.changes import EventsFeature, log_finding
 from pulsed.daemon.day_files import DayFiles
 from pulsed.daemon.feature import Feature, FeatureParts, Section
+from pulsed.daemon.kept_usage import KeptUsage
 from pulsed.model.tick import Tick
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
@@ -117,7 +118,7 @@ class AccountsFeature(Feature):
             self.ended,
             lambda: self._config.prices,
             self.workloads,
-            (lambda since: ()) if files is None else files.lines,
+            *(() if files is None else (files.lines, KeptUsage(files.paths, self._store.node).usage)),
         )
         yield owner_router(self._store, accounts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -21,6 +22,7 @@ from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.features import FEATURES, FeatureSet
 from pulsed.daemon.http_app import DaemonApp, FrontRoutes
 from pulsed.daemon.process import Notifier, StopDeadline
+from pulsed.daemon_thread import FileReads, FileSystemHangs
 from pulsed.errors import PulsedError
 from pulsed.log import setup
 from pulsed.model.target_store import TargetStore
@@ -40,6 +42,9 @@ log = logging.getLogger(__name__)
 GC_THRESHOLDS = (50_000, 20, 100)
 """Ticks have no cycles. A full collection holds the event loop for 0.1 s with 1,000 GPUs (`make bench ARGS=fleet`)."""
 
+RELOAD_SECONDS = 10.0
+"""Time limit of reading the configuration and the files that it names."""
+
 RESTART_KEYS = ("state_dir", "listen", "telemetry_path", "enable_lifecycle", "web", "history", "events")
 """Keys that need a restart: a reload does not change them."""
 
@@ -58,7 +63,8 @@ class Daemon:
         self._config, self._load, self._file = config, load, file
         self._web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
         self._notifier = Notifier(os.environ)
-        self._last_reload_successful, self._deadline = True, StopDeadline()
+        self._last_reload_successful, self._deadline, self._files = True, StopDeadline(), FileReads(RELOAD_SECONDS)
+        self._reloading = asyncio.Lock()
         self._features, self._tasks = FeatureSet(), BackgroundTasks()
         self._store = TargetStore(node_name(config))
         self._telemetry = Telemetry(self._store, self._families, self._is_in_force)
@@ -94,7 +100,7 @@ class Daemon:
         """Serve until a signal; return the exit code."""
         server = self._server()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self.reload)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, server, number)
         for listener in listeners:
@@ -122,20 +128,32 @@ class Daemon:
         log.info("stopped")
         return 0
 
-    def reload(self) -> str:
-        """Load the configuration again and apply it; one that is not valid changes nothing.
+    def _reload_on_signal(self) -> None:
+        self._tasks.start("reload", self._reload)
+
+    async def _reload(self) -> None:
+        await self.reload()
+
+    async def reload(self) -> str:
+        """Load the configuration again, in a thread, and apply it; one that is not valid changes nothing.
 
         Returns:
             The error; empty if the configuration is in force.
         """
+        async with self._reloading:
+            return await self._load_and_apply()
+
+    async def _load_and_apply(self) -> str:
         self._notifier.reloading()
         problem = ""
         try:
-            config = self._load()
+            config = await self._files.read("configuration", self._load)
             self._features.check(config)
             self._features.apply(config)
-        except PulsedError as error:
+        except (PulsedError, FileSystemHangs) as error:
             problem = str(error)
+            if isinstance(error, FileSystemHangs):
+                problem = f"the configuration, or a file that it names: {error.strerror}"
             log.error("the configuration is not valid; the previous one remains active", extra={"error": problem})
         else:
             self._apply(config)
@@ -190,8 +208,11 @@ class Daemon:
 
     async def _watch(self) -> None:
         """Reload when the configuration file has changed."""
-        watcher = FileWatcher([self._file] if self._file is not None else [])
+        watcher = FileWatcher(())
+        with contextlib.suppress(FileSystemHangs):
+            await self._files.read("watch", lambda: watcher.watch([self._file] if self._file is not None else []))
         while True:
             await aligned_sleep(WATCH_SECONDS)
-            if await asyncio.to_thread(watcher.has_changed):  # its file system may hang
-                self.reload()
+            with contextlib.suppress(FileSystemHangs):
+                if await self._files.read("watch", watcher.has_changed):
+                    await self.reload()

@@ -20,6 +20,9 @@ from pulsed.regular_file import FOLDER_MODE, append_lines
 
 log = logging.getLogger(__name__)
 
+PIECES = 8
+"""At least as many files are there at the limit: the oldest that is removed is so small a part."""
+
 WAITING_BYTES = 8 * 2**20
 """Lines that wait are dropped, the oldest first, beyond this size: some 2,500 accounts of one GPU."""
 
@@ -27,7 +30,8 @@ WAITING_BYTES = 8 * 2**20
 class DayFiles:
     """`NAME-DAY.ndjson`: lines of JSON, written on a day (UTC). Safe in several threads.
 
-    Files are removed, the oldest first, beyond an age or size; the newest is kept.
+    A file that would exceed an eighth of the size of all becomes `NAME-DAY.NUMBER.ndjson`. Files are removed, the
+    oldest first, beyond an age, and before a write beyond the size; the newest is kept.
 
     Args:
         content: what the lines have, for the log.
@@ -81,12 +85,12 @@ class DayFiles:
                 return
             self._being_written = ()
             self.status.succeeded()
-            self._remove_old()
+            self._remove_old(0)
 
     def paths(self, since: float = -math.inf) -> list[Path]:
         """Return the files with lines since a Unix time, and some older ones, the oldest first."""
         try:
-            paths = sorted(self._folder.glob(f"{self._name}-????-??-??.ndjson"))
+            paths = sorted(self._folder.glob(f"{self._name}-????-??-??*.ndjson"))  # those with numbers come first
         except OSError as error:
             log.warning("state_dir cannot be listed", extra={"path": str(self._folder), "error": str(error)})
             return []
@@ -96,7 +100,21 @@ class DayFiles:
         """Add lines to the file of today; raises OSError, and then none of them is there."""
         self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         path = self._folder / time.strftime(f"{self._name}-%Y-%m-%d.ndjson", time.gmtime())
-        append_lines(path, b"\n".join(lines) + b"\n")
+        data = b"\n".join(lines) + b"\n"
+        self._rotate(path, len(data))
+        self._remove_old(len(data))
+        append_lines(path, data)
+
+    def _rotate(self, path: Path, size: int) -> None:
+        """Give a file a number if it would exceed its size with so many bytes more."""
+        try:
+            if path.lstat().st_size + size <= self.max_bytes / PIECES:
+                return
+        except FileNotFoundError:
+            return
+        numbers = (each.suffixes[0][1:] for each in self._folder.glob(f"{path.stem}.*.ndjson"))
+        last = max((int(number) for number in numbers if number.isdecimal()), default=0)
+        path.rename(path.with_name(f"{path.stem}.{last + 1:06}.ndjson"))
 
     def _put_back(self, lines: Sequence[bytes]) -> None:
         with self._lock:
@@ -120,13 +138,16 @@ class DayFiles:
     def _end_of(self, path: Path) -> float:
         """Return the Unix time until which lines were added to a file; infinity of a name without a date."""
         try:
-            return calendar.timegm(time.strptime(path.stem, f"{self._name}-%Y-%m-%d")) + DAY
+            return calendar.timegm(time.strptime(path.name.partition(".")[0], f"{self._name}-%Y-%m-%d")) + DAY
         except ValueError:
             return math.inf
 
-    def _remove_old(self) -> None:
-        """Remove the oldest files beyond age or size, never the newest; what cannot be removed is logged once."""
-        room, oldest = self.max_bytes, time.time() - self.keep
+    def _remove_old(self, size: int) -> None:
+        """Remove the oldest files beyond age, or beyond the limit with so many bytes more, never the newest.
+
+        What cannot be removed is logged once.
+        """
+        room, oldest = self.max_bytes - size, time.time() - self.keep
         for number, path in enumerate(reversed(self.paths())):
             try:
                 room -= path.lstat().st_size

@@ -2,13 +2,14 @@
 
 Nothing here waits for a source, and no state of a source makes an answer fail.
 
-Documents of the API are made one at a time: their size is up to the client, and together they would take the memory
-and the time that scrapes need.
+Documents of the API are made one at a time: together they would take the memory and the time that scrapes need.
+Documents of the present do not wait for those whose size a client chooses, and neither wait for those of files.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from starlette.routing import BaseRoute
 
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.json_text import json_bytes
+from pulsed.lane import Lane, LaneFull
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.routing import PlainRoute
 from pulsed.present.asgi import (
@@ -40,10 +42,15 @@ from pulsed.present.asgi import (
 )
 from pulsed.present.exposition.page import Pages, compress
 from pulsed.present.exposition.text_format import accepts_gzip, choose_format, only_named
-from pulsed.server.fair_queue import FairQueue, QueueFull
 
 MAX_WAITING, PATIENCE_SECONDS = 128, 5.0
 """Number of requests that may wait for their document, and the seconds that they wait; others get 503."""
+
+_OF_THE_PRESENT = re.compile(r"/|/static/.*|/health/[^/]+|/gpus(/[^/]+(/class)?)?|/workloads|/host|/version")
+"""Paths of documents of the present state, and of files that never change."""
+
+_WITH_OWN_LANES = re.compile(r"/jobs(/.*)?|/report")
+"""Paths of documents that may be made of files; see `owner_router`."""
 
 
 class WholeAnswer(NamedTuple):
@@ -96,7 +103,7 @@ class FrontRoutes:
         pages: Pages,
         telemetry_path: str,
         max_requests: int,
-        reload: Callable[[], str] | None,
+        reload: Callable[[], Awaitable[str]] | None,
         forget: Callable[[str, str | None], Awaitable[str]] | None,
     ) -> None:
         self._store, self._pages, self._telemetry_path = store, pages, telemetry_path
@@ -167,7 +174,7 @@ class FrontRoutes:
         if not _is_same_site(scope):
             return _text(403, f"POST {path} is not accepted from a page of another site")
         if path == RELOAD:
-            problem = self._reload()
+            problem = await self._reload()
             return _text(500, f"the old configuration stays: {problem}") if problem else _text(200, "reloaded")
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if not (gpus := query.get("gpu")):
@@ -195,7 +202,7 @@ class DaemonApp:
         self._api = api
         self._count, self._route_prefix = count, route_prefix
         self._without_turn = frozenset(without_turn)
-        self._turns = FairQueue(MAX_WAITING, PATIENCE_SECONDS)
+        self._present, self._large = (Lane(PATIENCE_SECONDS, MAX_WAITING) for _ in range(2))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -216,8 +223,11 @@ class DaemonApp:
             await send(message)
 
         try:
-            answer = self._api if path in self._without_turn else self._in_turn
-            await answer(scope, receive, watch)
+            if path in self._without_turn or _WITH_OWN_LANES.fullmatch(path):
+                await self._api(scope, receive, watch)
+            else:
+                lane = self._present if _OF_THE_PRESENT.fullmatch(path) else self._large
+                await self._in_turn(lane, scope, receive, watch)
         finally:
             self._count(getattr(scope.get("route"), "path", "other"), status)
 
@@ -230,7 +240,7 @@ class DaemonApp:
         text = f"all pages are below {root}"
         return _text(302, text, (b"location", places[path].encode())) if path in places else _text(404, text)
 
-    async def _in_turn(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _in_turn(self, lane: Lane, scope: Scope, receive: Receive, send: Send) -> None:
         """Make one answer at a time; while one is sent, the next is made."""
         client, has_turn = client_of(scope), True
 
@@ -238,7 +248,7 @@ class DaemonApp:
             nonlocal has_turn
             if has_turn:
                 has_turn = False
-                self._turns.release()
+                lane.release()
 
         async def send_without_turn(message: Message) -> None:
             if message["type"] == "http.response.body":
@@ -246,8 +256,8 @@ class DaemonApp:
             await send(message)
 
         try:
-            await self._turns.acquire(client.network, client.is_gone)
-        except QueueFull:
+            await lane.acquire(client.network, client.is_gone)
+        except LaneFull:
             body = json_bytes({"error": "too many requests at the same time; try again in a second"})
             headers = ((b"retry-after", b"1"), (b"connection", b"close"))  # else what is pipelined comes at once
             await respond(scope, send, 503, body, *headers, content_type=b"application/json")

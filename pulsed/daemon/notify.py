@@ -219,17 +219,20 @@ class Notify(Feature):
             return
         body = json_bytes(slack_message(document) if webhook.format == "slack" else document)
         try:
-            request = Request(
-                webhook.current_url(),
-                {"Content-Type": "application/json"},
-                webhook.authorization(),
-                ClientTls(webhook.ca_file or ""),
-                "POST",
-                body,
-            )
-            client = HttpClient(0.0, uses_proxies=True)
+            client, files = HttpClient(0.0, uses_proxies=True), f"{webhook.url_file} {webhook.bearer_token_file}"
             try:
-                async with asyncio.timeout(RECEIVER_SECONDS), await client.open(request) as response:
+                url, secrets = await client.read_secrets(
+                    files, lambda: (webhook.current_url(), webhook.authorization())
+                )
+                request = Request(
+                    url,
+                    {"Content-Type": "application/json"},
+                    secrets,
+                    ClientTls(webhook.ca_file or ""),
+                    "POST",
+                    body,
+                )
+                async with asyncio.timeout(RECEIVER_SECONDS), client.open(request) as response:
                     answer = answer_of(response)  # what follows the head is not read
             finally:
                 await client.close()

@@ -10,6 +10,7 @@ import resource
 from pathlib import Path
 
 from pulsed.cli.arguments import config_file, configuration, load_config
+from pulsed.collector.this_host import discovers_exporters
 from pulsed.config.configuration import Config, file_of
 from pulsed.daemon.daemon import Daemon
 from pulsed.daemon.state_file import locked
@@ -32,11 +33,21 @@ def run(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         if config.state_dir:
             stack.enter_context(locked(Path(config.state_dir)))
-        daemon = Daemon(config, lambda: load_config(options), file_of(config_file(options), os.environ))
+        daemon = Daemon(config, lambda: _load(options), file_of(config_file(options), os.environ))
         listeners = _listeners(config)
         for listener in listeners:
             stack.callback(listener.close)
         return asyncio.run(daemon.run(listeners))
+
+
+def _load(options: argparse.Namespace) -> Config:
+    """Return the configuration, with all files read that applying it needs."""
+    config = load_config(options)
+    if discovers_exporters(config):
+        from pulsed.kubernetes.api_client import own_namespace
+
+        own_namespace(config.kubernetes.namespace_file)
+    return config
 
 
 def _listeners(config: Config) -> list[Listener]:

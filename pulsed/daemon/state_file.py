@@ -32,7 +32,7 @@ _WRITABLE_BY_ALL = 0o002
 FILE_NAME = "state.json"
 VERSION = 1
 
-MAX_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 """A larger file was not written by pulsed."""
 
 CONTENT = "state"

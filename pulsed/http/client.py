@@ -10,23 +10,29 @@ import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import Mapping
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.http import RawResponseMessage
-from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.streams import StreamReader
 from multidict import CIMultiDict
 
 from pulsed import __version__
+from pulsed.daemon_thread import FileReads, FileSystemHangs
 from pulsed.http.body import read_body
-from pulsed.http.credentials import ClientTls, masked_foreign, may_have_credentials, without_login
+from pulsed.http.credentials import (
+    BadCredentials,
+    BadTlsFiles,
+    ClientTls,
+    masked_foreign,
+    may_have_credentials,
+    without_login,
+)
 from pulsed.http.failure import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
@@ -38,7 +44,7 @@ from pulsed.http.failure import (
 )
 from pulsed.printable import clean
 
-_CHUNK_FRAMING = 8  # bytes of framing for each byte of the body: a chunk of one byte, sizes with leading zeros
+_T = TypeVar("_T")
 
 _CLOSE_TURNS = 3
 """Turns of the event loop until a connection of TLS has ended."""
@@ -85,6 +91,7 @@ class Answer:
         location: where a redirect leads, empty without one.
         body: decompressed; with another status than 200 empty if the client does not read it.
         retry_seconds: the header Retry-After, if it is a number.
+        has_length: whether the end of the body is marked; otherwise a reset may have cut it off.
     """
 
     url: str
@@ -94,6 +101,7 @@ class Answer:
     content_type: str
     retry_seconds: int | None
     body: bytes = b""
+    has_length: bool = True
 
 
 class HttpClient:
@@ -112,6 +120,31 @@ class HttpClient:
         self._idle_seconds, self._refusal_bytes = idle_seconds, refusal_bytes
         self._max_redirects, self._uses_proxies = max_redirects, uses_proxies
         self._session: aiohttp.ClientSession | None = None
+        self._files = FileReads()
+
+    async def read_secrets(self, files: str, read: Callable[[], _T]) -> _T:
+        """Return what is read from files of credentials, in a thread: their file system may hang.
+
+        Args:
+            files: their names; equal ones are read once at a time.
+            read: reads them; raises `BadCredentials`.
+
+        Raises:
+            BadCredentials: they cannot be read, or not in time.
+        """
+        try:
+            return await self._files.read(files, read)
+        except FileSystemHangs as error:
+            raise BadCredentials(f"cannot read {files}: {error.strerror}") from None
+
+    async def _context(self, tls: ClientTls) -> ssl.SSLContext:
+        """Return the context of TLS; raises `BadTlsFiles`."""
+        if (made := tls.made) is not None:
+            return made
+        try:
+            return await self._files.read(tls, tls.context)
+        except FileSystemHangs as error:
+            raise BadTlsFiles(tls.files, error.strerror or "") from None
 
     async def fetch(self, request: Request, limit: int, seconds: float) -> Answer:
         """Return the answer, after redirects.
@@ -129,7 +162,7 @@ class HttpClient:
             async with asyncio.timeout(seconds):
                 for _ in range(self._max_redirects + 1):
                     answer = None
-                    async with await self.open(request, url) as response:
+                    async with self.open(request, url) as response:
                         answer = answer_of(response, url)
                         answer.body = await self.body(response, limit)
                     if not self._max_redirects or answer.status not in _REDIRECTS or not answer.location:
@@ -144,8 +177,9 @@ class HttpClient:
             raise
         raise HttpRequestFailed("redirect", f"redirects more than {self._max_redirects} times", url=request.url)
 
-    async def open(self, request: Request, url: str = "") -> aiohttp.ClientResponse:
-        """Return an answer whose head has arrived, to be read and left by `async with`.
+    @contextlib.asynccontextmanager
+    async def open(self, request: Request, url: str = "") -> AsyncIterator[aiohttp.ClientResponse]:
+        """Return an answer whose head has arrived; what is not read of it at the end of the block is discarded.
 
         Args:
             url: where the server has redirected to.
@@ -175,7 +209,7 @@ class HttpClient:
                 headers=headers,
                 data=request.body,
                 allow_redirects=False,
-                ssl=tls.context() if url.startswith("https:") else True,
+                ssl=await self._context(tls) if url.startswith("https:") else True,
                 server_hostname=tls.server_name or None,
                 proxy=_environment_proxy(url) if self._uses_proxies else None,
             )
@@ -187,7 +221,10 @@ class HttpClient:
         if response.status < 100:
             response.close()
             raise broken(f"invalid HTTP: status {response.status}")
-        return response
+        try:
+            yield response
+        finally:
+            response.close()
 
     async def body(self, response: aiohttp.ClientResponse, limit: int = 0) -> bytes:
         """Return the body; of a refusal only if the client reads it, and it can be read. Raises `HttpRequestFailed`."""
@@ -210,7 +247,7 @@ class HttpClient:
         connector = aiohttp.TCPConnector(
             limit=0, keepalive_timeout=self._idle_seconds, resolver=resolver, socket_factory=_socket
         )
-        connection: type[ResponseHandler] = ClientConnection
+        connection: type[ResponseHandler] = _Connection
         connector._factory = partial(connection, asyncio.get_running_loop())
         return aiohttp.ClientSession(
             connector=connector,
@@ -224,69 +261,12 @@ class HttpClient:
         )
 
 
-class ClientConnection(ResponseHandler):
-    """One connection, for one request after the other, with stricter rules for what a server sends.
-
-    aiohttp 3.14 limits the length of a header and the number of headers, but not all bytes outside the body: interim
-    answers, extensions of chunks. It reads what arrives on an idle connection as the answer to the next request,
-    accepts a body without a length that a reset has cut off, and repeats a request also on a new connection.
-    """
-
-    _requests = _received = 0
-    _has_answer = False
-
-    def set_response_params(self, **parameters: Any) -> None:
-        """Begin a request."""
-        self._requests += 1
-        self._received, self._has_answer = 0, False
-        super().set_response_params(**parameters)
-
-    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
-        """Take the head of an answer, interim ones included."""
-        self._has_answer = data[0].code >= 200
-        super().feed_data(data, size)
-
-    def data_received(self, data: bytes) -> None:
-        """Parse a piece of an answer; end an idle connection, on which a server may send 408 before it closes it."""
-        if data and self._has_answer and self._payload is not None and self._payload.is_eof():
-            self.abort()
-            return
-        self._received += len(data)
-        super().data_received(data)
-        if self._is_head_too_large():
-            self._refuse(head_too_large())
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """End the answer; a body without a length is whole only if the server has closed the connection in order."""
-        if exc is not None and self._payload is not None and not self._payload.is_eof():
-            self._payload.set_exception(failure_of(exc))
-            self._payload = None
-        super().connection_lost(exc)
+class _Connection(ResponseHandler):
+    """A connection that ends at once when it is closed: without the goodbye of TLS, which a server may never answer."""
 
     def close(self) -> None:
-        """End the connection at once: nothing that is still on its way is of use to either side."""
+        """End the connection."""
         self.abort()
-
-    def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
-        """End the request. aiohttp sends it again only if a kept connection was closed while it was on its way."""
-        if isinstance(exc, HttpProcessingError):
-            self._refuse(head_too_large() if self._is_head_too_large() else failure_of(exc))
-        elif self._requests > 1 and not self._received:
-            super().set_exception(exc)
-        else:
-            super().set_exception(failure_of(exc, exc_cause))
-
-    def _is_head_too_large(self) -> bool:
-        body = 0 if self._payload is None else self._payload.total_bytes
-        return self._received > MAX_HEAD_BYTES + (1 + _CHUNK_FRAMING) * body
-
-    def _refuse(self, failure: HttpRequestFailed) -> None:
-        super().set_exception(failure)
-        if self._payload is not None:
-            self._payload.set_exception(failure)
-            self._payload = None
-        if self.transport is not None:
-            self.transport.abort()
 
 
 def answer_of(response: aiohttp.ClientResponse, url: str = "") -> Answer:
@@ -300,6 +280,7 @@ def answer_of(response: aiohttp.ClientResponse, url: str = "") -> Answer:
         _printable(headers.get("Location", "")),
         _printable(headers.get("Content-Type", "")[:MAX_SHOWN]),
         int(retry) if retry.isdecimal() else None,
+        has_length=not {"Content-Length", "Transfer-Encoding"}.isdisjoint(headers),
     )
 
 

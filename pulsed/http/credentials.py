@@ -171,6 +171,16 @@ class ClientTls:
         self._context: ssl.SSLContext | None = None
         self._anonymous: ClientTls | None = None
 
+    @property
+    def made(self) -> ssl.SSLContext | None:
+        """The context, where it was made and no file can change it."""
+        return None if self._files else self._context
+
+    @property
+    def files(self) -> str:
+        """Names of the files, with commas between them."""
+        return ", ".join(self._files)
+
     def for_another_server(self) -> ClientTls:
         """Return the same for another server: without a certificate of the client, and by the host of the URL."""
         if not self._cert_file and not self.server_name:
@@ -199,7 +209,7 @@ class ClientTls:
                     # without a password function OpenSSL prompts on the terminal
                     context.load_cert_chain(cert_file, key_file, password=lambda: "")
         except OSError as error:
-            raise BadTlsFiles(", ".join(self._files), error.strerror or str(error)) from error
+            raise BadTlsFiles(self.files, error.strerror or str(error)) from error
         self._context = context
         return context
 

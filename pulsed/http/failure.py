@@ -55,6 +55,8 @@ def failure_of(error: BaseException, cause: BaseException | None = None) -> Http
     cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or cause or error
     if isinstance(error, HttpRequestFailed):
         return error
+    if isinstance(error.__cause__, HttpProcessingError):
+        error = error.__cause__
     if isinstance(cause, ssl.SSLCertVerificationError):
         text = f"shows a certificate that is not trusted: {cause.verify_message}"
         return HttpRequestFailed("certificate", text, _CERTIFICATE_REMEDIES.get(cause.verify_code, ""))

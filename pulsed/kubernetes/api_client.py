@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -197,7 +198,7 @@ class ApiClient:
             with self._errors():
                 async with (
                     asyncio.timeout(self._timeout) as silence,
-                    await self._http.open(self._request(path)) as response,
+                    self._http.open(await self._request(path)) as response,
                 ):
                     if response.status != 200:
                         answer = answer_of(response)
@@ -233,7 +234,7 @@ class ApiClient:
     ) -> Answer:
         await self._wait_for_turn()
         with self._errors():
-            request = self._request(path)
+            request = await self._request(path)
             if item is not None:
                 headers = {**request.headers, "Content-Type": media_type}
                 request = replace(request, headers=headers, method=method, body=json.dumps(item).encode())
@@ -242,9 +243,11 @@ class ApiClient:
             raise self._refused(answer, path)
         return answer
 
-    def _request(self, path: str) -> Request:
-        url = self._access.server.rstrip("/") + path
-        return Request(url, {"Accept": "application/json"}, authorization("", self._access.token_file), self._tls)
+    async def _request(self, path: str) -> Request:
+        url, secrets, file = self._access.server.rstrip("/") + path, dict[str, str](), self._access.token_file
+        if file:
+            secrets = await self._http.read_secrets(file, lambda: authorization("", file))
+        return Request(url, {"Accept": "application/json"}, secrets, self._tls)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -349,8 +352,12 @@ def server_of_pod(environment: Mapping[str, str]) -> str:
     return f"https://{url_host(host)}:{port}"
 
 
+@cache
 def own_namespace(file: str) -> str:
-    """Return the namespace of this pod, from the file that is mounted next to its token; empty without the file."""
+    """Return the namespace of this pod, from the file that is mounted next to its token; empty without the file.
+
+    It is read once: a pod stays in its namespace.
+    """
     try:
         return read_regular(file, _NAMESPACE_BYTES).decode().strip()
     except (OSError, ValueError):

@@ -65,7 +65,7 @@ class GpuRow:
     extras: Extras | None = None
     ownership: Ownership = UNKNOWN_OWNERS
     presence: Presence = "listed"
-    result: Result = NOT_COMPUTED
+    result: Result = field(default=NOT_COMPUTED, repr=False)
 
     @property
     def owners(self) -> Owners | None:

@@ -93,10 +93,13 @@ class SourceSettings(Settings):
         return section
 
     def scrapes(self) -> ExporterSettings:
-        """Return how exporters are scraped. Raises `ConfigError` if the file with the password cannot be read."""
-        settings = self.exporter.completed(self.interval, self.max_gpus)
-        settings.check_password_file()
-        return settings
+        """Return how exporters are scraped."""
+        return self.exporter.completed(self.interval, self.max_gpus)
+
+    def check_files(self) -> None:
+        """Raise `ConfigError` if exporters may be scraped, and the file with their password cannot be read."""
+        if self.kind in ("exporter", "auto"):
+            self.exporter.check_password_file()
 
     def seconds(self) -> float | None:
         """Return the seconds between two samples; None when the source decides (`replay`)."""

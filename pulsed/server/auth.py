@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from pulsed.lane import LaneFull
 from pulsed.present.asgi import PROBES, App, Header, Message, Receive, Scope, Send, client_of, respond, route_of
-from pulsed.server.fair_queue import QueueFull
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.settings import WebServerSettings
 from pulsed.server.web_config import RateLimitSection
@@ -67,7 +67,7 @@ class AuthMiddleware:
             if allowed is None:
                 try:
                     allowed = await users.check(authorization, client_of(scope))
-                except QueueFull:
+                except LaneFull:
                     await self._refuse(scope, send, 503, b"too many logins at the same time\n", (b"retry-after", b"1"))
                     return
             if not allowed:

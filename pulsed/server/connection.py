@@ -7,7 +7,6 @@ answers. Deadlines are checked from outside, once a second (`is_overdue`).
 from __future__ import annotations
 
 import asyncio
-import http
 import ssl
 import time
 from asyncio import sslproto
@@ -19,10 +18,8 @@ from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
 from pulsed.present.asgi import CLIENT, Client, Message, Receive, Scope, Send
-from pulsed.server.fair_queue import QueueFull
-from pulsed.server.limits import ConnectionLimit, RequestParser, Waiting, drop_unread, network_of
+from pulsed.server.limits import RequestParser, drop_unread, network_of
 from pulsed.server.reloader import InForce
-from pulsed.server.settings import WebServerSettings
 from pulsed.server.tls_context import common_names, is_allowed
 
 STUCK_SECONDS = 30.0
@@ -46,28 +43,17 @@ class ServerConnection(H11Protocol):
 
     Attributes:
         network: the client, see `network_of`.
-        awaited_since: monotonic time since when the rest of a request or of the TLS handshake is awaited; 0: none is.
-        active: monotonic time of the last request's first byte; before any, of the connection's begin.
-        unread_since: monotonic time since when answers wait for the client to read them; 0: none does.
     """
 
     conn: RequestParser
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        server_state: ServerState,
-        limits: WebServerSettings,
-        limit: ConnectionLimit,
-        web: InForce | None,
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, server_state: ServerState, web: InForce | None) -> None:
         super().__init__(config=config, server_state=server_state, app_state={})
-        self.conn = RequestParser()
-        self._limits, self._limit, self._web = limits, limit, web
+        self.conn, self._web = RequestParser(), web
         self._application, self.app = self.app, self._answer
         self.network = ""
-        self.awaited_since = self.active = self._moved = time.monotonic()
-        self.unread_since = 0.0
+        self._awaited_since = self._active = self._moved = time.monotonic()  # of a request, or of the TLS handshake
+        self._unread_since = 0.0
         self._unwritten = self._unread = 0
         self._is_shut = False
 
@@ -77,11 +63,11 @@ class ServerConnection(H11Protocol):
         return self.cycle is not None and not (self.cycle.response_complete or self.cycle.disconnected)
 
     @property
-    def waiting(self) -> Waiting:
-        """What it waits for."""
-        unread = self.unread
-        since = self.awaited_since or self.unread_since or self.active
-        return Waiting(self.is_running and not unread, not self.awaited_since and not unread, since)
+    def waiting(self) -> tuple[bool, bool, float]:
+        """Whether its answer is being made, whether it is idle after an answer that was read, and since when."""
+        waits = bool(self._awaited_since or self.unread)
+        since = self._awaited_since or self._unread_since or self._active
+        return self.is_running and not self.unread, not waits, since
 
     @property
     def unread(self) -> int:
@@ -89,13 +75,12 @@ class ServerConnection(H11Protocol):
         return self._unwritten + self.transport.get_write_buffer_size()
 
     def accept(self, transport: asyncio.Transport) -> None:
-        """Begin: count the connection, also before its TLS handshake, and close another one if there are too many."""
+        """Begin: count the connection, also before its TLS handshake."""
         self.transport = transport
         self.client = get_remote_addr(transport)
         self.network = network_of(self.client[0] if self.client else "")
-        transport.set_write_buffer_limits(PIECE_BYTES)
         self.connections.add(self)
-        self._limit.make_room(self, all_connections(self.server_state))
+        self.server_state.accepted(self)  # type: ignore[attr-defined] # the server's
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept requests, unless the client's certificate has the wrong name."""
@@ -116,7 +101,7 @@ class ServerConnection(H11Protocol):
         if self._is_shut:  # data that the transport had received before it was stopped
             return
         if not self.conn.has_partial_request:
-            self.active = time.monotonic()
+            self._active = time.monotonic()
         super().data_received(data)
         self._set_deadline()
 
@@ -133,8 +118,9 @@ class ServerConnection(H11Protocol):
         self.app, self.app_state, self.headers = self._application, {}, []
 
     def on_response_complete(self) -> None:
-        """Continue with the next request."""
-        self._release_request()
+        """Continue with the next request; an idle connection keeps nothing of the last one."""
+        self.headers, self.scope = [], None  # type: ignore[assignment] # the next request begins with others
+        self.cycle.scope, self.cycle.body = {}, bytearray()  # type: ignore[typeddict-item] # nothing reads them
         super().on_response_complete()
         self._set_deadline()
 
@@ -144,9 +130,14 @@ class ServerConnection(H11Protocol):
             self.drop()
             return
         self._disconnect()
-        self.headers = []
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self._send_status(self.conn.refusal)
+            status, headers = self.conn.refusal, list(self.server_state.default_headers)
+            text = f"{status.phrase}\n".encode()
+            headers += (b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text))
+            headers.append((b"connection", b"close"))
+            response = h11.Response(status_code=status, headers=headers, reason=status.phrase)
+            events = (response, h11.Data(data=text), h11.EndOfMessage())
+            self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
         self.flow.pause_reading()
         if self.transport.can_write_eof():  # TLS has no such half: there the client waits
             self.transport.write_eof()
@@ -158,39 +149,42 @@ class ServerConnection(H11Protocol):
         self._disconnect()
         self.transport.abort()
 
-    def is_overdue(self, now: float) -> bool:
+    def is_overdue(self, now: float, request_seconds: float) -> bool:
         """Return whether the client exceeded its time to send a request or to read an answer; called once a second."""
         unread = self.unread
         if unread < self._unread or not (unread or self.transport.is_closing()):
             self._moved = now
-        self._unread = unread
-        self.unread_since = (self.unread_since or now) if unread else 0.0
-        is_late = self.awaited_since and now - self.awaited_since > self._limits.request_timeout
-        is_slow = self.unread_since and now - self.unread_since > SENDING_SECONDS
+        self._unread, self._unread_since = unread, (self._unread_since or now) if unread else 0.0
+        is_late = self._awaited_since and now - self._awaited_since > request_seconds
+        is_slow = self._unread_since and now - self._unread_since > SENDING_SECONDS
         return bool(is_late or is_slow) or now - self._moved > STUCK_SECONDS
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application, and write its answer in pieces: of an unread one no copy is kept."""
 
         async def send_pieces(message: Message) -> None:
+            if self.transport.is_closing():  # what is written would be logged
+                self._disconnect()
             body = message.get("body", b"")
             if len(body) <= PIECE_BYTES or message.get("more_body"):
                 await send(message)
                 return
-            self._unwritten, self.unread_since = len(body), self.unread_since or time.monotonic()
+            self._unwritten, self._unread_since = len(body), self._unread_since or time.monotonic()
             drop_unread(self, all_connections(self.server_state))
             while self._unwritten > 0:
+                if self.transport.is_closing():
+                    self._disconnect()
                 start = len(body) - self._unwritten
                 piece = body[start : start + PIECE_BYTES]
                 await send({**message, "body": piece, "more_body": len(piece) < self._unwritten})
                 self._unwritten -= len(piece)
 
-        try:
-            await self._limit.turns.acquire(self.network, self.transport.is_closing)
-        except QueueFull:  # the client is gone, though the connection may not have ended yet
-            self.drop()
+        begins: asyncio.Semaphore = self.server_state.begins  # type: ignore[attr-defined] # the server's
+        await begins.acquire()
+        self.loop.call_soon(begins.release)
+        if self.transport.is_closing():
+            self._disconnect()
             return
-        self.loop.call_soon(self._limit.turns.release)
         try:
             await self._application(scope, receive, send_pieces)
         finally:
@@ -199,33 +193,13 @@ class ServerConnection(H11Protocol):
     def _set_deadline(self) -> None:
         """Set since when the rest of a request is awaited."""
         is_awaited = not self._is_shut and self.conn.has_partial_request
-        self.awaited_since = (self.awaited_since or time.monotonic()) if is_awaited else 0.0
+        self._awaited_since = (self._awaited_since or time.monotonic()) if is_awaited else 0.0
 
     def _disconnect(self) -> None:
         self._is_shut = True
         if self.cycle is not None:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-
-    def _release_request(self) -> None:
-        """Release head and body: an idle or refused connection keeps none of them."""
-        self.headers = []
-        self.scope = None  # type: ignore[assignment] # the next request begins with another
-        if self.cycle is not None:
-            self.cycle.scope = {}  # type: ignore[typeddict-item] # nothing reads it any more
-            self.cycle.body = bytearray()
-
-    def _send_status(self, status: http.HTTPStatus) -> None:
-        text = f"{status.phrase}\n".encode()
-        headers = [
-            *self.server_state.default_headers,
-            (b"content-type", b"text/plain; charset=utf-8"),
-            (b"content-length", str(len(text)).encode()),
-            (b"connection", b"close"),
-        ]
-        head = h11.Response(status_code=status, headers=headers, reason=status.phrase)
-        for event in (head, h11.Data(data=text), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
 
 
 def all_connections(state: ServerState) -> list[ServerConnection]:

@@ -15,7 +15,7 @@ import uvicorn
 
 from pulsed.present.asgi import App
 from pulsed.server.connection import ServerConnection, TlsProtocol, all_connections
-from pulsed.server.limits import ConnectionLimit, limit_clients
+from pulsed.server.limits import connection_limit, make_room
 from pulsed.server.listeners import BACKLOG
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.settings import WebServerSettings
@@ -27,6 +27,11 @@ SHUTDOWN_SECONDS = 1
 
 CHECK_SECONDS = 1
 """Time between two checks of deadlines and changed files."""
+
+BEGINS = 4
+"""Requests that begin per iteration of the event loop: a probe needs some iterations, and a crowd fills each."""
+
+LOG_SECONDS = 60.0
 
 RECEIVE_BYTES, SEND_BYTES = 16 * 2**10, 64 * 2**10
 """What the kernel keeps of a connection in each direction; it uses twice as much. Otherwise it would be megabytes."""
@@ -49,7 +54,7 @@ class Server(uvicorn.Server):
         live: WebConfigReloader | None = None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
-        self._limit = ConnectionLimit(limits.max_connections)
+        self._max_connections, self._logged = connection_limit(limits.max_connections), -LOG_SECONDS
         super().__init__(
             uvicorn.Config(
                 app,
@@ -63,11 +68,13 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 timeout_keep_alive=max(1, round(limits.keep_alive)),
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-                backlog=max(1, self._limit.max_connections // ACCEPTED_AT_ONCE),
+                backlog=max(1, self._max_connections // ACCEPTED_AT_ONCE),
             )
         )
         self._limits, self._live, self._on_ready = limits, live, on_ready
         self._stopped = asyncio.Event()
+        self.server_state.begins = asyncio.Semaphore(BEGINS)  # type: ignore[attr-defined] # used by connections
+        self.server_state.accepted = self._make_room  # type: ignore[attr-defined] # called by connections
 
     @property
     def tls(self) -> bool:
@@ -103,9 +110,8 @@ class Server(uvicorn.Server):
         while not self.should_exit:
             now = time.monotonic()
             for connection in all_connections(self.server_state):
-                if connection.is_overdue(now):
+                if connection.is_overdue(now, self._limits.request_timeout):
                     connection.drop()
-            limit_clients(all_connections(self.server_state), now)
             if self._live is not None:
                 self._live.poll()
                 self.config.encoded_headers = list(self._live.now.headers)
@@ -114,10 +120,21 @@ class Server(uvicorn.Server):
                 async with asyncio.timeout(CHECK_SECONDS):
                     await self._stopped.wait()
 
+    def _make_room(self, newest: ServerConnection) -> None:
+        """Close a connection if the newest one is too many; a limit that is reached is logged once a minute."""
+        now = time.monotonic()
+        is_full = make_room(newest, all_connections(self.server_state), self._max_connections)
+        if is_full and now - self._logged >= LOG_SECONDS:
+            self._logged = now
+            log.warning(
+                "the limit of connections is reached: those that wait longest are closed",
+                extra={"connections": self._max_connections},
+            )
+
     def _protocol(self, **_: object) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection."""
         web = self._live.now if self._live is not None else None
-        connection = ServerConnection(self.config, self.server_state, self._limits, self._limit, web)
+        connection = ServerConnection(self.config, self.server_state, web)
         if web is None or web.context is None:
             return connection
         return TlsProtocol(asyncio.get_running_loop(), connection, web.context)

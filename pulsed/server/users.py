@@ -1,6 +1,6 @@
 """HTTP basic authentication. The time of a check does not depend on whether the user exists.
 
-bcrypt is slow on purpose (some 50 ms at cost 10): it runs in a thread, one at a time, for the clients in rotation, and
+bcrypt is slow on purpose (some 50 ms at cost 10): it runs in a thread, one at a time, and
 its results are cached under a keyed digest, so that a scraper pays once. An unknown name takes as long as a known one.
 """
 
@@ -14,14 +14,14 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
 
+from pulsed.lane import Lane
 from pulsed.present.asgi import Client
-from pulsed.server.fair_queue import FairQueue
 
 KEPT = 100
 """Answers of bcrypt that are remembered, right and wrong ones apart; exporter-toolkit keeps as many."""
 
-MAX_WAITING_LOGINS, PATIENCE_SECONDS = 32, 10.0
-"""Requests that may wait for bcrypt at once, and how long; the caller has the others come again."""
+MAX_WAITING_LOGINS, MAX_PER_CLIENT, PATIENCE_SECONDS = 128, 8, 10.0
+"""Requests that may wait for bcrypt at once, of all clients and of one, and how long; others have to come again."""
 
 MAX_PASSWORD_BYTES = 72
 """bcrypt takes no more; Go compares these, and so must we (newer bcrypt refuses instead)."""
@@ -37,7 +37,7 @@ class Users:
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[bytes, None] = OrderedDict()
         self._wrong: OrderedDict[bytes, None] = OrderedDict()
-        self._turns = FairQueue(MAX_WAITING_LOGINS, PATIENCE_SECONDS)
+        self._turns = Lane(PATIENCE_SECONDS, MAX_WAITING_LOGINS, MAX_PER_CLIENT)
 
     def cached(self, authorization: bytes) -> bool | None:
         """Return the cached result for a header `Authorization`; None if it is not cached."""
@@ -52,10 +52,10 @@ class Users:
         """Return whether a header `Authorization` names a user with their password.
 
         Args:
-            client: who sent it; clients have their logins checked in rotation.
+            client: who sent it.
 
         Raises:
-            QueueFull: too many logins wait.
+            LaneFull: too many logins wait.
         """
         credentials = _credentials(authorization)
         if credentials is None:

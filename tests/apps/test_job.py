@@ -56,7 +56,7 @@ def start() -> Iterator[Start]:
 def test_the_list_and_one_job(start: Start) -> None:
     made = document(gpu_account(0))
     listed = {"node": "gpu01", "time": "", "jobs": [made, document(gpu_account(1), owner=pod("ml", "web"))]}
-    port = start({"/jobs?limit=1000": listed, "/jobs/4711": made, "/jobs/pod:ml/web": listed["jobs"][1]})
+    port = start({"/jobs?limit=250": listed, "/jobs/4711": made, "/jobs/pod:ml/web": listed["jobs"][1]})
     url = f"localhost:{port}"
     assert [line.split()[0] for line in pulsed("job", url).stdout.splitlines()] == ["JOB", "4711", "ml/web"]
     assert json.loads(pulsed("job", url, "--format", "json").stdout) == listed["jobs"]
@@ -69,8 +69,8 @@ def test_the_list_and_one_job(start: Start) -> None:
 def test_the_list_has_all_running_owners(start: Start) -> None:
     made = [document(gpu_account(number), owner=pod("ml", f"web-{number}")) for number in range(3)]
     pages = {
-        "/jobs?limit=1000": {"jobs": made[:2], "running": 3},
-        "/jobs?limit=1000&offset=2": {"jobs": made[2:], "running": 3},
+        "/jobs?limit=250": {"jobs": made[:2], "running": 3},
+        "/jobs?limit=250&offset=2": {"jobs": made[2:], "running": 3},
     }
     listed = pulsed("job", f"localhost:{start(pages)}", "--format", "json").stdout
     assert len(json.loads(listed)) == 3
@@ -78,7 +78,7 @@ def test_the_list_has_all_running_owners(start: Start) -> None:
 
 @pytest.mark.slow
 def test_mistakes_name_the_remedy(start: Start) -> None:
-    port = start({"/jobs?limit=1000": []})
+    port = start({"/jobs?limit=250": []})
     for arguments, code, message in (
         (["4712", f"localhost:{port}"], 1, f"pulsed: http://localhost:{port}: there is no job '4712'."),
         ([f"localhost:{port}"], 1, "the answer has no jobs"),

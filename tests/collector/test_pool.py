@@ -124,12 +124,11 @@ async def test_a_configuration_that_cannot_be_followed_changes_nothing(watched: 
         None,
         (
             "source.kind=exporter",
-            "source.exporter.targets=[http://localhost:1/metrics]",
-            f"source.exporter={{username: u, password_file: {tmp_path / 'missing'}}}",
+            "source.exporter.discovery=kubernetes",
         ),
         {},
     )
-    with pytest.raises(ConfigError, match="missing"):
+    with pytest.raises(ConfigError, match="needs the node"):
         watched.pool.apply(bad)
     assert watched.store.targets == targets
     seen = len(watched.ticks)

@@ -808,3 +808,12 @@ def test_keys_with_a_second_name(tmp_path: Path, name: str, value: object, other
     file.write_text(file.read_text() + "    enabledd: true\n")
     with pytest.raises(ConfigError, match=": unknown key"):
         check(file)
+
+
+def test_receivers_are_shown_by_host_and_program() -> None:
+    hook = "https://hooks.slack.com/services/T0/B0/secret"
+    config = load(None, (f"notify.webhook.url={hook}", "notify.exec=[/bin/mail, --token, secret]"), {})
+    shown = str(config.masked()["notify"])
+    assert "'url': 'https://hooks.slack.com/**********'" in shown
+    assert "'exec': ['/bin/mail', '**********']" in shown
+    assert "secret" not in shown

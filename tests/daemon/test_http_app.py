@@ -128,7 +128,7 @@ async def test_documents_are_made_one_at_a_time() -> None:
 
 async def test_an_unread_answer_delays_no_other() -> None:
     app, reads = daemon_app(Api()), asyncio.Event()
-    unread = [asyncio.create_task(ask(app, path, reads=reads)) for path in ("/gpus", "/long", "/jobs")]
+    unread = [asyncio.create_task(ask(app, path, reads=reads)) for path in ("/gpus", "/long", "/history")]
     assert (await ask(app, "/gpus"))[::2] == (200, b"document")
     reads.set()
     assert [body for _, _, body in await asyncio.gather(*unread)] == [b"document", b"12", b"document"]
@@ -141,12 +141,30 @@ async def test_streams_wait_for_nobody() -> None:
     assert api.most == 5
 
 
-async def test_too_many_requests_are_a_503_for_the_client_that_sends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_documents_do_not_delay_those_of_the_present() -> None:
+    release = asyncio.Event()
+
+    class WaitingApi:
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["path"].endswith(("/history", ".json")):
+                await release.wait()
+            await respond(scope, send, 200, b"document")
+
+    app = daemon_app(WaitingApi())
+    large = [asyncio.create_task(ask(app, path)) for path in ("/history", "/gpus/0/history", "/openapi.json")]
+    await asyncio.sleep(0)
+    for path in ("/health/gpus", "/gpus", "/gpus/0", "/workloads", "/jobs", "/report"):
+        assert (await ask(app, path))[0] == 200
+    assert not any(each.done() for each in large)
+    release.set()
+    await asyncio.gather(*large)
+
+
+async def test_too_many_requests_are_a_503(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 4)
     app = daemon_app(Api())
     crowd = [asyncio.create_task(ask(app, "/history", "crowd")) for _ in range(10)]
     await asyncio.sleep(0)
-    assert (await ask(app, "/gpus", "other"))[0] == 200
     answers = await asyncio.gather(*crowd)
     refused = [answer for answer in answers if answer[0] == 503]
     assert len(refused) in (5, 6)

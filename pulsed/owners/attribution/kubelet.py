@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pulsed.daemon_thread import FileReads, FileSystemHangs
 from pulsed.errors import AttributionError
 from pulsed.model.gpu import device_key, profile_key
 from pulsed.model.owner import Owner, pod
@@ -143,6 +144,7 @@ class Kubelet:
     claims: DeviceClaims | None = None
     name: str = "kubelet"
     _has_assigned: bool = field(default=False, init=False, compare=False)  # then it assigns all GPUs of the host
+    _files: FileReads = field(default_factory=FileReads, init=False, compare=False)
     _unknown: int = field(default=0, init=False, compare=False)  # GPUs that the last look could not identify
 
     @property
@@ -158,8 +160,12 @@ class Kubelet:
         Raises:
             AttributionError: the kubelet is stopped, does not answer, or refuses.
         """
-        if not self._has_directory():
-            return None
+        try:
+            if not await self._files.read(self.socket, self._has_directory):
+                return None
+        except FileSystemHangs as error:
+            remedy = "check the file system of attribution.kubelet.socket"
+            raise AttributionError(f"{self.socket}: {error.strerror}", remedy) from None
         try:
             response = await list_pod_resources(self.socket)
         except OSError as error:

@@ -16,6 +16,7 @@ from pulsed.json_text import duration_text
 from pulsed.owners.report.job_numbers import JOULES_PER_KWH, MAX_UNKNOWN_RATIO, MISSING, Account, percent
 from pulsed.owners.report.sums import added, mean_of, ratio_of
 from pulsed.owners.report.text_table import DEMO_NOTICE, TextColumn, aligned, cells
+from pulsed.printable import text_cell
 
 GroupBy = Literal["user", "account", "namespace", "workload", "node"]
 
@@ -184,7 +185,4 @@ def usage_csv(report: Mapping[str, Any]) -> str:
 
 
 def _cell(value: object) -> str:
-    """Return the text of a value; a label that a spreadsheet would take for a formula begins with an apostrophe."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{value}"
-    return f"{value:.3f}" if isinstance(value, float) else f"{value}"
+    return f"{value:.3f}" if isinstance(value, float) else text_cell(f"{value}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
 
@@ -13,12 +15,18 @@ from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, EndedAccounts, account_key, ended_account
 from pulsed.owners.report.job_numbers import NO_PRICES, Prices
 from pulsed.owners.report.owner_totals import WorkloadTotals
+from pulsed.owners.report.usage import GroupBy
+from pulsed.present.api.usage_documents import Usage
+
+Check = Callable[[], None]
+"""Called often while files are read; what it raises ends the reading."""
 
 
 class Accounts(NamedTuple):
     """Where accounts are found: those of owners that have a GPU, and those of owners that have ended; the prices
-    in force; counters of workloads, None without those of pods that are gone; and the lines of files of owners that
-    have ended since a Unix time, and some older ones, the newest first.
+    in force; counters of workloads, None without those of pods that are gone; and of owners that have ended since a
+    Unix time the lines of files, and some older ones, the newest first, and the sums of all of these files by a
+    grouping, without the accounts with the digests given, to which those of the files are added.
     """
 
     running: OwnerAccounting
@@ -26,6 +34,39 @@ class Accounts(NamedTuple):
     prices: Callable[[], Prices] = lambda: NO_PRICES
     workloads: WorkloadTotals | None = None
     kept_lines: Callable[[float], Iterable[bytes]] = lambda since: ()
+    kept_usage: Callable[[float, GroupBy, set[int], Check], Usage] = lambda since, by, newer, check: Usage([], [])
+
+
+WORK_SECONDS, PAUSE_SECONDS = 2e-3, 1e-4
+"""Time after which a thread that reads files pauses, and for how long."""
+
+
+class ReadingStopped(Exception):
+    """Files were read for too long, or the client is gone."""
+
+
+class ReadingTime:
+    """Ends reading after some seconds, or when the client is gone: called often, it raises `ReadingStopped`.
+
+    It also pauses: a thread that computes is interrupted every 5 ms only, and a request waits a dozen times for that.
+    """
+
+    def __init__(self, seconds: float, is_gone: Callable[[], bool] = lambda: False) -> None:
+        self._paused = time.monotonic()
+        self._end, self._is_gone = self._paused + seconds, is_gone
+
+    def __call__(self) -> None:
+        """Raise `ReadingStopped` if it is time."""
+        now = time.monotonic()
+        if now > self._end or self._is_gone():
+            raise ReadingStopped
+        if now - self._paused > WORK_SECONDS:
+            time.sleep(PAUSE_SECONDS)
+            self._paused = time.monotonic()
+
+
+def _goes_on() -> None:
+    """Read to the end."""
 
 
 class AccountFilter(NamedTuple):
@@ -60,10 +101,12 @@ def running_accounts(accounts: Accounts, account_filter: AccountFilter) -> list[
     return newest_first(filter(account_filter.matches, accounts.running.running))
 
 
-def ended_accounts(accounts: Accounts, account_filter: AccountFilter) -> Iterator[OwnerAccount]:
+def ended_accounts(
+    accounts: Accounts, account_filter: AccountFilter, check: Check = _goes_on
+) -> Iterator[OwnerAccount]:
     """Return the accounts of owners that have ended and match, the newest end first; may be used in another thread.
 
-    With `since`, these are all that are kept; otherwise the ones in memory.
+    With `since`, these are all that are kept; otherwise the ones in memory. `check` is called for each line of files.
     """
     if account_filter.state == "running":
         return iter(())
@@ -72,23 +115,28 @@ def ended_accounts(accounts: Accounts, account_filter: AccountFilter) -> Iterato
     )
     if not account_filter.since:
         return in_memory
-    kept = kept_accounts(accounts, account_filter.texts.values(), account_filter.since)
+    kept = kept_accounts(accounts, account_filter.texts.values(), account_filter.since, check)
     return chain(
         in_memory, (each for each in kept if (each.end or 0.0) >= account_filter.since and account_filter.matches(each))
     )
 
 
-def kept_accounts(accounts: Accounts, words: Iterable[str], since: float = 0.0) -> Iterator[OwnerAccount]:
+def kept_accounts(
+    accounts: Accounts, words: Iterable[str], since: float = 0.0, check: Check = _goes_on
+) -> Iterator[OwnerAccount]:
     """Return the accounts that are in files only, the newest end first; may be used in another thread.
 
     Their lines have all words, a quick choice. Some are older than the Unix time `since`.
     """
     keys = accounts.ended.keys | {account_key(each) for each in accounts.running.unfinished}
-    return _read_kept(accounts.kept_lines(since), [json_bytes(word)[1:-1] for word in words], keys)
+    return _read_kept(accounts.kept_lines(since), [json_bytes(word)[1:-1] for word in words], keys, check)
 
 
-def _read_kept(lines: Iterable[bytes], words: Sequence[bytes], keys: set[AccountKey]) -> Iterator[OwnerAccount]:
+def _read_kept(
+    lines: Iterable[bytes], words: Sequence[bytes], keys: set[AccountKey], check: Check
+) -> Iterator[OwnerAccount]:
     for line in lines:
+        check()
         if all(word in line for word in words):
             try:
                 account = ended_account(line)
@@ -99,25 +147,30 @@ def _read_kept(lines: Iterable[bytes], words: Sequence[bytes], keys: set[Account
                 yield account
 
 
-def accounts_named(accounts: Accounts, name: str, *, all_kept: bool = False) -> Iterator[OwnerAccount]:
+def accounts_in_memory(accounts: Accounts, name: str) -> Iterator[OwnerAccount]:
     """Return the accounts of an owner that are in memory, in no order; may be used in another thread.
-
-    Accounts in files follow if none is in memory, or if all are requested.
 
     Args:
         name: a job id (`4711`, `4711_7`), UID, name or `namespace/name` of a pod, or an owner's id.
     """
-    in_memory = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
-    in_memory += accounts.ended.find(lambda owner, end: name in names_of_owner(owner))
-    if in_memory and not all_kept:
-        return iter(in_memory)
-    kept = kept_accounts(accounts, name.removeprefix("pod:").split("/"))
-    return chain(in_memory, (each for each in kept if name in names_of_owner(each.owner)))
+    running = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
+    return chain(running, accounts.ended.find(lambda owner, end: name in names_of_owner(owner)))
+
+
+def accounts_in_files(accounts: Accounts, name: str, check: Check = _goes_on) -> Iterator[OwnerAccount]:
+    """Return the accounts of an owner that are in files only, the newest end first; may be used in another thread."""
+    kept = kept_accounts(accounts, name.removeprefix("pod:").split("/"), check=check)
+    return (each for each in kept if name in names_of_owner(each.owner))
 
 
 def newest_first(accounts: Iterable[OwnerAccount]) -> list[OwnerAccount]:
     """Return accounts by their begin, the newest first."""
     return sorted(accounts, key=lambda each: (-each.begin, each.owner.key))
+
+
+def digest(key: AccountKey) -> int:
+    """Return 8 bytes that stand for an account."""
+    return int.from_bytes(blake2b(repr(key).encode(), digest_size=8).digest())
 
 
 def names_of_owner(owner: Owner) -> set[str]:

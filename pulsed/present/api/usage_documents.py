@@ -16,7 +16,6 @@ from pulsed.owners.report.account_totals import pod_account
 from pulsed.owners.report.job_comparison import compared_jobs, comparison_notes, comparison_rows
 from pulsed.owners.report.job_numbers import Prices
 from pulsed.owners.report.job_report import JobReport, job_head
-from pulsed.owners.report.sums import added
 from pulsed.owners.report.text_table import first_finding, has_demo
 from pulsed.owners.report.usage import LABELS, SUMS, GroupBy, lacks_energy, merged_rows
 from pulsed.present.api.account_documents import AccountShape, OwnerShape, account_document
@@ -124,34 +123,91 @@ class Usage(NamedTuple):
     rows: list[Document]
     worst: list[Document]
 
+    def with_costs(self, prices: Prices) -> Usage:
+        """Return the sums with their costs."""
+        rows, worst = ([{**row, "cost": _cost(row, prices)} for row in rows] for rows in self)
+        return Usage(rows, worst)
+
     def plus(self, other: Usage, by: GroupBy) -> Usage:
         """Return the sum with what other owners got."""
-        rows = merged_rows([*self.rows, *other.rows], LABELS[by])
+        labels = LABELS[by]
+        rows = merged_rows([*self.rows, *other.rows], labels)
+        if len(rows) > MAX_ROWS:
+            further = ({**row, **dict.fromkeys(labels, OTHERS)} for row in rows[MAX_ROWS - 1 :])
+            rows = merged_rows([*rows[: MAX_ROWS - 1], *further], labels)
         worst = sorted([*self.worst, *other.worst], key=lambda job: -float(job["held_idle_seconds"]))
         return Usage(rows, worst[:WORST])
 
 
-_NOTHING: Document = dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
+MAX_ROWS = 5_000
+"""Rows of a report. Further groups are one row, whose labels are `OTHERS`: users choose the names of workloads."""
+
+OTHERS = "(others)"
 
 
-def usage(accounts: Iterable[OwnerAccount], by: GroupBy, here: str, prices: Prices) -> Usage:
-    """Return what the owners of each group got out of their GPUs; `here` is this process's node."""
-    rows: dict[tuple[str, ...], Document] = {}
-    jobs: list[tuple[float, int, Document, OwnerAccount]] = []
-    for number, account in enumerate(accounts):
-        parts: dict[tuple[str, ...], Document] = {}
+class UsageSums:
+    """What owners got out of their GPUs, by groupings.
+
+    Args:
+        groupings: in which they are added up.
+        here: this process's node.
+    """
+
+    def __init__(self, groupings: Iterable[GroupBy], here: str) -> None:
+        self._rows: dict[GroupBy, dict[tuple[str, ...], Document]] = {by: {} for by in groupings}
+        self._here = here
+        self._jobs: list[tuple[float, int, Document, OwnerAccount]] = []
+        self._number = 0
+
+    def add(self, account: OwnerAccount) -> None:
+        """Add the account of an owner."""
+        job: Document = dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
+        keys = set()
         for gpu in account.gpus.values():
-            labels = _labels(by, account.owner, node_of(gpu.device, here))
-            key = tuple(labels.values())
-            rows.setdefault(key, labels | {"jobs": 0} | _NOTHING)
-            parts[key] = added((parts.get(key), dict(_sums(gpu, account.now))))
-        for key, part in parts.items():
-            rows[key] |= added(({name: rows[key][name] for name in SUMS}, part)) | {"jobs": rows[key]["jobs"] + 1}
-        job: Document = added((_NOTHING, *parts.values()))
-        jobs.append((job["held_idle_seconds"], -number, job, account))
-        jobs = nlargest(WORST, jobs) if len(jobs) >= 2 * WORST else jobs
-    worst = [_job(account, job, here, prices) for _, _, job, account in nlargest(WORST, jobs)]
-    return Usage([row | {"cost": _cost(row, prices)} for row in rows.values()], worst)
+            sums, node = list(_sums(gpu, account.now)), node_of(gpu.device, self._here)
+            for name, amount in sums:
+                job[name] = (job[name] or 0.0) + amount
+            for by, rows in self._rows.items():
+                row = _row_of(rows, _labels(by, account.owner, node))
+                row["jobs"] += (by, id(row)) not in keys
+                keys.add((by, id(row)))
+                for name, amount in sums:
+                    row[name] = (row[name] or 0.0) + amount
+        self._number -= 1
+        self._jobs.append((job["held_idle_seconds"], self._number, job, account))
+        self._jobs = nlargest(WORST, self._jobs) if len(self._jobs) >= 2 * WORST else self._jobs
+
+    def usage(self, by: GroupBy) -> Usage:
+        """Return the sums by one of the groupings, without costs."""
+        return Usage(self.rows(by), self.worst)
+
+    def rows(self, by: GroupBy) -> list[Document]:
+        """Return the rows of one of the groupings, without costs."""
+        return [row | {"cost": None} for row in self._rows[by].values()]
+
+    @property
+    def worst(self) -> list[Document]:
+        """Return the owners with the most held idle time, the worst first, without costs."""
+        return [_job(account, job, self._here) for _, _, job, account in nlargest(WORST, self._jobs)]
+
+
+def _row_of(rows: dict[tuple[str, ...], Document], labels: dict[str, str]) -> Document:
+    """Return the row with these labels, or that of all others."""
+    key = tuple(labels.values())
+    if key not in rows and len(rows) >= MAX_ROWS:
+        labels = dict.fromkeys(labels, OTHERS)
+        key = tuple(labels.values())
+    if key not in rows:
+        rows[key] = labels | {"jobs": 0} | dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
+    return rows[key]
+
+
+def usage(accounts: Iterable[OwnerAccount], by: GroupBy, here: str) -> Usage:
+    """Return what the owners of each group got out of their GPUs, without costs; `here` is this process's node."""
+    sums = UsageSums((by,), here)
+    for account in accounts:
+        sums.add(account)
+    return sums.usage(by)
 
 
 def _labels(by: GroupBy, owner: Owner, node: str) -> dict[str, str]:
@@ -174,11 +230,11 @@ def _sums(gpu: GpuAccount, now: float) -> Iterator[tuple[str, float]]:
         yield "energy_joules", joules
 
 
-def _job(account: OwnerAccount, sums: Document, here: str, prices: Prices) -> Document:
-    document = account_document(account, here, prices)
+def _job(account: OwnerAccount, sums: Document, here: str) -> Document:
+    document = account_document(account, here)
     head = {name: document[name] for name in ("owner", "begin", "end", "gpu_count")}
     head["is_demo"] = has_demo(document["gpus"])
-    return head | {"finding": first_finding(document)} | sums | {"cost": _cost(sums, prices)}
+    return head | {"finding": first_finding(document)} | sums | {"cost": None}
 
 
 def _cost(row: Mapping[str, Any], prices: Prices) -> Document | None:

@@ -20,7 +20,8 @@ from pulsed.model.computed_tick import Result
 from pulsed.model.gpu import DEMO_MARK, Entity
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import POSITION, Reading
-from pulsed.present.csv.pulsed_csv import choose, text_cell
+from pulsed.present.csv.pulsed_csv import choose
+from pulsed.printable import text_cell
 
 MEBIBYTE = 2.0**20
 MEGA = 1e6

@@ -6,9 +6,7 @@ Numbers are written without loss of precision; `replay` can play an export.
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from math import isfinite
 from typing import TextIO
 
@@ -18,12 +16,9 @@ from pulsed.json_text import rfc3339
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import POSITION
 from pulsed.present.api.sample_fields import NUMBERS, WORDS, getter
-from pulsed.printable import clean
+from pulsed.printable import text_cell
 
 Cell = Callable[[GpuRow], str | float | None]
-
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # full-width forms count, too
-_NUMBER = re.compile(r"[-+]?[0-9]{1,20}(?:\.[0-9]{1,20})?")
 
 
 def _cell(name: str) -> Cell:
@@ -109,13 +104,6 @@ def write_tick(out: TextIO, names: Sequence[str], tick: Tick) -> None:
     cells = [COLUMNS[name] for name in names]
     rows = csv.writer(out, lineterminator="\n")
     rows.writerows([[_text(cell(sample)) for cell in cells] for sample in tick.gpus])
-
-
-@lru_cache(maxsize=4096)
-def text_cell(text: str) -> str:
-    """Return a clean text, with a `'` before one that spreadsheets would take for a formula (OWASP: CSV injection)."""
-    text = clean(text)
-    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def _text(value: str | float | None) -> str:

@@ -197,7 +197,6 @@ def phases(targets: Sequence[str]) -> list[float]:
 
 def open_sources(settings: ExporterSettings, request: SourceRequest) -> Sequence[ExporterSource]:
     """Return one source per target, with one `Scraper` among them, as `SourceSection` describes."""
-    settings.check_password_file()
     scraper, targets = Scraper(settings), settings.targets
     delays = [0.0] * len(targets) if request.hurried else phases([target.url for target in targets])
     return [
@@ -322,7 +321,7 @@ class Scraper:
             self._client = HttpClient(2 * self._settings.interval, max_redirects=_MAX_REDIRECTS)
         headers = {"Accept": _ACCEPT, "X-Prometheus-Scrape-Timeout-Seconds": f"{timeout:g}"}
         try:
-            request = Request(url, headers, self._secrets(login), self._tls)
+            request = Request(url, headers, await self._read_secrets(self._client, login), self._tls)
             answer = await self._client.fetch(request, self._settings.max_page_bytes, timeout)
         except BadCredentials as error:
             raise ScrapeFailed(str(error), "Name a file that pulsed's user may read, and with nothing else") from error
@@ -340,7 +339,17 @@ class Scraper:
                 f"{_where(url, answer.url)} answered {answer.status} {answer.reason}".rstrip(),
                 _STATUS_REMEDIES.get(answer.status, "See the exporter's log"),
             )
+        if not answer.has_length and not answer.body.endswith(b"\n"):
+            text = f"{_where(url, answer.url)} broke off the answer (connection closed in a line)"
+            raise ScrapeFailed(text, _FAILURE_REMEDIES["broken"])
         return answer.body
+
+    async def _read_secrets(self, client: HttpClient, login: Login | None) -> Mapping[str, str]:
+        """Return the headers for the exporter only, of files or of the settings."""
+        files = self._settings.bearer_token_file or self._settings.password_file
+        if not files or (login and not self._settings.bearer_token_file):
+            return self._secrets(login)
+        return await client.read_secrets(files, lambda: self._secrets(login))
 
     def _secrets(self, login: Login | None) -> Mapping[str, str]:
         """Return the headers for the exporter only."""

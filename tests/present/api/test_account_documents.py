@@ -13,7 +13,7 @@ from pulsed.present.api.account_documents import AccountShape, account_document
 from pulsed.present.api.account_lookup import (
     AccountFilter,
     Accounts,
-    accounts_named,
+    accounts_in_memory,
     ended_accounts,
     newest_first,
     running_accounts,
@@ -81,7 +81,7 @@ def test_totals_are_the_sums_of_the_gpus(accounts: Accounts) -> None:
     ],
 )
 def test_accounts_are_found_by_every_name(accounts: Accounts, name: str, begins: list[float]) -> None:
-    found = newest_first(accounts_named(accounts, name))
+    found = newest_first(accounts_in_memory(accounts, name))
     assert [account.begin for account in found] == [min(begin, DAY + 60) for begin in begins]
 
 

@@ -131,6 +131,40 @@ def test_a_failure_is_unknown_with_its_place(daemon: Daemon, tmp_path: Path, cli
     assert (refused.returncode, refused.stdout.split(": ")[0]) == (3, f"PULSED UNKNOWN - {daemon.address}")
 
 
+class BusyHandler(QuietHandler):
+    """A daemon that is too busy for the first two requests."""
+
+    asked = 0
+
+    def do_GET(self) -> None:
+        type(self).asked += 1
+        is_busy = self.asked < 3
+        self.send_response(503 if is_busy else 200)
+        self.end_headers()
+        self.wfile.write(b'{"error": "too many requests; try again"}\n' if is_busy else b"PULSED OK - 1 GPU\n")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_busy_daemon_is_asked_again(tmp_path: Path, client: str) -> None:
+    BusyHandler.asked = 0
+    server = HTTPServer(("127.0.0.1", 0), BusyHandler)
+    with running(server):
+        url = f"http://127.0.0.1:{server.server_port}"
+        done = run("check_pulsed.sh", url, shell="bash", client=client, folder=str(tmp_path / "bin"))
+    assert (done.returncode, done.stdout) == (0, "PULSED OK - 1 GPU\n")
+    assert BusyHandler.asked == 3
+
+
+def test_slurm_s_check_reports_an_unknown_health_as_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / "glue"
+    shutil.copytree(GLUE, folder)
+    address = f"127.0.0.1:{free_port()}"
+    (folder / "slurm-health-check.conf").write_text(f"PULSED_URL=http://{address}\n")
+    done = subprocess.run([folder / "slurm-health-check.sh"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert f"a sick node is not drained: PULSED UNKNOWN - {address}" in done.stderr
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_login_is_used_and_never_shown(tmp_path: Path, client: str) -> None:
     secret = bcrypt.hashpw(b"s3cret", bcrypt.gensalt(4)).decode()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field, create_model
 
 from pulsed.durations import DAY
+from pulsed.lane import Lane, LaneFull
 from pulsed.model.gpu import GpuKey
 from pulsed.model.owner import OwnerKind
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.saved_accounts import account_key
 from pulsed.owners.report.job_report import report_of
 from pulsed.owners.report.owner_totals import (
     FAMILIES,
@@ -35,7 +37,11 @@ from pulsed.present.api.account_documents import AccountShape, account_document
 from pulsed.present.api.account_lookup import (
     AccountFilter,
     Accounts,
-    accounts_named,
+    ReadingStopped,
+    ReadingTime,
+    accounts_in_files,
+    accounts_in_memory,
+    digest,
     ended_accounts,
     newest_first,
     running_accounts,
@@ -47,13 +53,24 @@ from pulsed.present.api.usage_documents import (
     USAGE_ROW,
     USED_JOB,
     NewestAccountShape,
+    Usage,
     comparison_document,
     newest_document,
     usage,
 )
+from pulsed.present.asgi import client_of
+
+_T = TypeVar("_T")
 
 MAX_JOBS = 1000
 MAX_OFFSET = 10**9
+
+MAX_WAITING, PATIENCE_SECONDS = 32, 5.0
+"""Requests that may wait for documents of ended owners, and how long; others get 503."""
+
+READ_SECONDS = 30.0
+"""Time limit of reading the files of accounts for one request."""
+
 REPORT_SECONDS = 30 * DAY
 
 
@@ -108,15 +125,30 @@ def _idle_gpus(owned: Owned, accounts: Iterable[OwnerAccount]) -> Mapping[OwnerA
 def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
     """Return the routes of owners."""
     router = APIRouter()
-    reading_files = asyncio.Lock()  # a request at a time takes a thread and reads files
+    in_memory, of_files = (Lane(PATIENCE_SECONDS, MAX_WAITING) for _ in range(2))
 
-    async def found_accounts(id: str, *, all_kept: bool = False) -> list[OwnerAccount]:
-        """Return the accounts of an id, the newest begin first."""
-        async with reading_files:
-            newest = newest_first(await asyncio.to_thread(list, accounts_named(accounts, id, all_kept=all_kept)))
-        if not newest:
+    async def made(request: Request, lane: Lane, make: Callable[[ReadingTime], _T]) -> _T:
+        """Return what is made in a thread, one at a time. Raises `ApiError`."""
+        client = client_of(request.scope)
+        try:
+            async with lane.turn(client.network, client.is_gone):
+                return await asyncio.to_thread(make, ReadingTime(READ_SECONDS, client.is_gone))
+        except LaneFull:
+            raise ApiError(
+                503, "too many requests at the same time; try again in a second", {"Retry-After": "1"}
+            ) from None
+        except ReadingStopped:
+            text = f"reading the files of accounts takes more than {READ_SECONDS:g} s; try again, or with a later since"
+            raise ApiError(503, text, {"Retry-After": "10"}) from None
+
+    async def found_accounts(request: Request, id: str, *, all_kept: bool = False) -> list[OwnerAccount]:
+        """Return the accounts of an id, the newest begin first. Files are read if none is in memory, or for all."""
+        found = await made(request, in_memory, lambda _: list(accounts_in_memory(accounts, id)))
+        if all_kept or not found:
+            found += await made(request, of_files, lambda check: list(accounts_in_files(accounts, id, check)))
+        if not found:
             raise ApiError(404, f"job {id!r} not found; /jobs lists all jobs")
-        return newest
+        return newest_first(found)
 
     @router.get(
         "/jobs",
@@ -125,6 +157,7 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
         summary="Running and ended owners of GPUs with their accounts",
     )
     async def jobs(
+        request: Request,
         state: Annotated[str, Query(description="running or ended", pattern="^(running|ended)?$")] = "",
         kind: Annotated[Literal[OwnerKind, ""], Query(description="of the owner")] = "",
         user: str = "",
@@ -144,10 +177,16 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
             running.sort(key=lambda each: -len(idle.get(each, ())))
         shown = [account_document(each, store.node, accounts.prices()) for each in running[offset : offset + limit]]
         begin = max(0, offset - len(running))
-        ended = islice(ended_accounts(accounts, account_filter), begin, begin + limit - len(shown))
-        async with reading_files:
-            shown += await asyncio.to_thread(
-                lambda: [account_document(each, store.node, accounts.prices()) for each in ended]
+        end = begin + limit - len(shown)
+        if state != "running" and begin < end:
+            lane = of_files if since else in_memory
+            shown += await made(
+                request,
+                lane,
+                lambda check: [
+                    account_document(each, store.node, accounts.prices())
+                    for each in islice(ended_accounts(accounts, account_filter, check), begin, end)
+                ],
             )
         idle_gpus = len(frozenset().union(*idle.values()))
         head = {**node_answer(store.node), "running": len(running), "idle_gpus": idle_gpus}
@@ -160,18 +199,19 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
         summary="Account of one owner: the newest with this id; of a pod with all of its containers",
     )
     async def one_job(
+        request: Request,
         id: Annotated[str, Path(description="a job id, a pod's UID, name or `namespace/name`, or an owner's id")],
         all: Annotated[bool, Query(description="a list of all with this id, such as of a requeued job")] = False,
         report: Annotated[bool, Query(description="also the texts of `pulsed job`, unless `all`")] = False,
         other: Annotated[str, Query(alias="with", description="id of a job to compare with, unless `all`")] = "",
     ) -> Response:
-        accounts_of_job = await found_accounts(id, all_kept=all)
+        accounts_of_job = await found_accounts(request, id, all_kept=all)
         if all:
             return json_response([account_document(each, store.node, accounts.prices()) for each in accounts_of_job])
         document = newest_document(accounts_of_job, store.node, accounts.prices())
         texts = {"report": report_of(document)._asdict()} if report else {}
         if other:
-            second = newest_document(await found_accounts(other), store.node, accounts.prices())
+            second = newest_document(await found_accounts(request, other), store.node, accounts.prices())
             texts["comparison"] = comparison_document(document, second)
         return json_response({**document, **texts})
 
@@ -183,16 +223,24 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
         summary="GPU hours, work, held idle time, energy and cost by user, account, namespace, workload or node",
     )
     async def report(
+        request: Request,
         by: GroupBy = "user",
         since: Annotated[
             float, Query(description="owners that have ended before this Unix time are left out", allow_inf_nan=False)
         ] = 0.0,
     ) -> Response:
         account_filter = AccountFilter(since=since or time.time() - REPORT_SECONDS)
-        running = usage(running_accounts(accounts, account_filter), by, store.node, accounts.prices())
-        ended = ended_accounts(accounts, account_filter)
-        async with reading_files:
-            both = running.plus(await asyncio.to_thread(usage, ended, by, store.node, accounts.prices()), by)
+        running = usage(running_accounts(accounts, account_filter), by, store.node)
+        newer = {digest(account_key(each)) for each in accounts.running.unfinished}
+
+        def ended(check: ReadingTime) -> Usage:
+            """Return the sums of the accounts in files, and of those in memory that are in none."""
+            of_kept = accounts.kept_usage(account_filter.since, by, newer, check)
+            keys = {key for key in accounts.ended.keys if digest(key) not in newer}
+            ended = accounts.ended.find(lambda owner, end: bool(keys) and end >= account_filter.since)
+            return of_kept.plus(usage((each for each in ended if account_key(each) in keys), by, store.node), by)
+
+        both = running.plus(await made(request, of_files, ended), by).with_costs(accounts.prices())
         return json_response({**node_answer(store.node), "by": by, **both._asdict()})
 
     @router.get(

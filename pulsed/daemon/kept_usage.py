@@ -1,0 +1,166 @@
+"""Rows of `/report` of the accounts in files: each account is read once, and its file's sums are kept.
+
+Only files that a time cuts in two are read again. Reading stops when it takes too long; the sums of the files that were
+read by then are kept, so that the next request continues there.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+from pulsed.json_text import json_bytes
+from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.saved_accounts import account_key, ended_account
+from pulsed.owners.report.usage import GroupBy
+from pulsed.present.api.account_lookup import Check, digest
+from pulsed.present.api.usage_documents import Usage, UsageSums
+from pulsed.regular_file import open_regular
+
+GROUPINGS: Sequence[GroupBy] = get_args(GroupBy)
+
+
+@dataclass(slots=True)
+class _FileSums:
+    """Sums of one file.
+
+    Attributes:
+        inode, end: the file, and the bytes of it that were read.
+        keys: digests of its accounts, sorted.
+        superseded: those of them that are newer elsewhere, and not in the sums.
+        first_end: the earliest end of an account, in Unix seconds.
+        packed: rows of each grouping, and the worst jobs, compressed.
+    """
+
+    inode: int
+    end: int
+    keys: array[int] = field(default_factory=lambda: array("Q"))
+    superseded: frozenset[int] = frozenset()
+    first_end: float = float("inf")
+    packed: bytes = b""
+
+    def usage(self, by: GroupBy) -> Usage:
+        """Return the sums by a grouping, without costs."""
+        parts = json.loads(zlib.decompress(self.packed))
+        return Usage(parts[by], parts["worst"])
+
+
+class KeptUsage:
+    """Sums of the accounts in files.
+
+    Args:
+        paths: returns the files with accounts since a Unix time, and some older ones, the oldest first.
+        here: this process's node.
+    """
+
+    def __init__(self, paths: Callable[[float], Sequence[Path]], here: str) -> None:
+        self._paths, self._here = paths, here
+        self._sums: dict[int, _FileSums] = {}  # by inode: a file may get another name
+
+    def usage(self, since: float, by: GroupBy, newer: set[int], check: Check) -> Usage:
+        """Return the sums of the accounts that have not ended before a Unix time, without costs. Not for two threads.
+
+        Args:
+            newer: digests of accounts that are elsewhere; those of all files are added.
+            check: called often; what it raises ends the reading.
+        """
+        paths = self._paths(since)
+        read = set[int]()
+        total = Usage([], [])
+        for path in reversed(paths):
+            try:
+                sums = self._of_file(path, newer, check)
+                self._sums[sums.inode] = sums
+                read.add(sums.inode)
+                if sums.first_end >= since:
+                    part = sums.usage(by)
+                else:
+                    only = UsageSums((by,), self._here)
+                    for account in _accounts(path, 0, sums.end, check):
+                        if (account.end or 0.0) >= since and digest(account_key(account)) not in newer:
+                            only.add(account)
+                    part = only.usage(by)
+            except OSError:  # it was removed, or cannot be read, which is logged where it is written
+                continue
+            newer.update(sums.keys)
+            total = total.plus(part, by)
+        if paths == self._paths(0.0):
+            self._sums = {inode: sums for inode, sums in self._sums.items() if inode in read}
+        return total
+
+    def _of_file(self, path: Path, newer: set[int], check: Check) -> _FileSums:
+        """Return the sums of a file, of which only the end is read where the rest is known."""
+        status = path.lstat()
+        sums = self._sums.get(status.st_ino)
+        is_known = sums is not None and sums.end <= status.st_size
+        if sums is not None and is_known and sums.superseded == newer.intersection(sums.keys):
+            if sums.end == status.st_size:
+                return sums
+            if (longer := self._read(path, sums, status.st_size, newer, check)) is not None:
+                return longer
+        whole = self._read(path, _FileSums(status.st_ino, 0), status.st_size, newer, check)
+        if whole is None:  # an account of it is in it twice
+            whole = self._read_backwards(path, _FileSums(status.st_ino, 0), status.st_size, newer, check)
+        return whole
+
+    def _read(self, path: Path, before: _FileSums, end: int, newer: set[int], check: Check) -> _FileSums | None:
+        """Return the sums with what follows in the file; None if an account follows that is among them already."""
+        added, keys, superseded = UsageSums(GROUPINGS, self._here), set(before.keys), set(before.superseded)
+        first_end = before.first_end
+        for account in _accounts(path, before.end, end, check):
+            key = digest(account_key(account))
+            if key in keys:
+                return None
+            keys.add(key)
+            first_end = min(first_end, account.end or 0.0)
+            if key in newer:
+                superseded.add(key)
+            else:
+                added.add(account)
+        return _FileSums(
+            before.inode, end, array("Q", sorted(keys)), frozenset(superseded), first_end, _packed(before, added)
+        )
+
+    def _read_backwards(self, path: Path, empty: _FileSums, end: int, newer: set[int], check: Check) -> _FileSums:
+        """Return the sums of a file, of accounts that are in it twice the last ones."""
+        last = dict[int, int]()
+        for number, account in enumerate(_accounts(path, 0, end, check)):
+            last[digest(account_key(account))] = number
+        sums, first_end = UsageSums(GROUPINGS, self._here), empty.first_end
+        for number, account in enumerate(_accounts(path, 0, end, check)):
+            key = digest(account_key(account))
+            first_end = min(first_end, account.end or 0.0)
+            if last[key] == number and key not in newer:
+                sums.add(account)
+        superseded = frozenset(newer.intersection(last))
+        return _FileSums(empty.inode, end, array("Q", sorted(last)), superseded, first_end, _packed(empty, sums))
+
+
+def _packed(before: _FileSums, added: UsageSums) -> bytes:
+    worst = added.worst
+    usages = {by: Usage(added.rows(by), worst) for by in GROUPINGS}
+    if before.packed:
+        usages = {by: before.usage(by).plus(usage, by) for by, usage in usages.items()}
+    parts: Mapping[str, object] = {by: usage.rows for by, usage in usages.items()} | {"worst": usages["user"].worst}
+    return zlib.compress(json_bytes(parts), 1)
+
+
+def _accounts(path: Path, begin: int, end: int, check: Check) -> Iterator[OwnerAccount]:
+    """Yield the accounts between two positions of a file; lines that are none, as after a power cut, are left out."""
+    with open(open_regular(path, follow_links=False), "rb") as file:
+        file.seek(begin)
+        while begin < end and (line := file.readline(_MAX_LINE_BYTES)):
+            begin += len(line)
+            check()
+            try:
+                yield ended_account(line)
+            except ValueError:
+                continue
+
+
+_MAX_LINE_BYTES = 4 * 2**20
