@@ -59,7 +59,7 @@ class GpuRow:
     """
 
     device: Device
-    reading: Reading
+    reading: Reading = field(repr=False)
     time: float
     anomalies: tuple[str, ...] = ()
     extras: Extras | None = None
