@@ -80,7 +80,7 @@ class DemoDaemon:
             accounting.add(tick)
         config = {**Config().masked(), "history": {"fields": history.fields}, "attribution": {"processes": False}}
         of_features = (
-            history_router(store, history, DayHistory(history, 0)),
+            history_router(store, history, DayHistory(history.fields, 0)),
             event_router(store, events),
             owner_router(store, Accounts(accounting, EndedAccounts())),
         )

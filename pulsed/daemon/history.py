@@ -74,7 +74,7 @@ class HistoryFeature(Feature):
     def __init__(self, parts: FeatureParts) -> None:
         settings, folder = parts.config.history, parts.config.state_dir
         self._store, self._history = parts.store, History(settings.seconds, settings.max_bytes, settings.fields)
-        self._day = DayHistory(self._history, settings.day_max_bytes)
+        self._day = DayHistory(self._history.fields, settings.day_max_bytes)
         self.files = HistoryFiles(Path(folder)) if folder else None
 
     def take_tick(self, tick: Tick) -> None:

@@ -1,6 +1,6 @@
 """A day of minutes of every GPU, in memory: lowest, mean and highest of each number, and each state.
 
-A minute is made of the samples of `History` when the first sample of the next one comes. Minutes are those of the wall
+A minute is accumulated from every sample, and ends with the first sample of the next one. Minutes are those of the wall
 clock; if it goes back, the minutes after that are replaced. Must not depend on HTTP.
 """
 
@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, inf, nan
 from typing import Any, NamedTuple
 
+from pulsed.compute.declaration import DerivedState
 from pulsed.durations import DAY, MINUTE
 from pulsed.json_text import json_bytes
 from pulsed.model.gpu import Device, GpuKey, key_of
-from pulsed.model.tick import Tick
+from pulsed.model.tick import GpuRow, Tick
+from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.saved_accounts import dump_device, load_device
 from pulsed.present.api.history import History, history_head
 from pulsed.present.api.history_points import PointAxis, Points, merged_numbers, merged_states, window_points
-from pulsed.present.api.sample_fields import NO_STATE, WORDS
+from pulsed.present.api.sample_fields import NO_STATE, WORDS, getter
 
 MINUTES = int(DAY / MINUTE)
 
 _Place = tuple[str, GpuKey]
+
+Getter = Callable[[Any, Any], Any]
+"""Returns a state or a number, by a reading and a result."""
 
 _MINUTE = struct.Struct("=I")
 
@@ -35,6 +41,70 @@ class _GpuMinutes:
 
     device: Device
     rows: bytearray = field(default_factory=bytearray)
+
+
+class _Number:
+    """A number of one GPU over a minute; it has none while `count` is 0."""
+
+    __slots__ = ("count", "highest", "lowest", "total")
+
+    def __init__(self) -> None:
+        self.count, self.total, self.lowest, self.highest = 0, 0.0, inf, -inf
+
+    def add(self, value: float) -> None:
+        """Take the value of a sample."""
+        self.count += 1
+        self.total += value
+        if value < self.lowest:
+            self.lowest = value
+        if value > self.highest:
+            self.highest = value
+
+    @property
+    def parts(self) -> tuple[Value, Value, Value]:
+        """Lowest, mean and highest."""
+        return (self.lowest, self.total / self.count, self.highest) if self.count else (None, None, None)
+
+
+class _Minute:
+    """The current minute of one GPU.
+
+    Args:
+        device: the GPU.
+        words: number of states.
+        numbers: number of numbers.
+    """
+
+    __slots__ = ("_numbers", "_states", "device")
+
+    def __init__(self, device: Device, words: int, numbers: int) -> None:
+        self.device = device
+        self._states: list[Counter[str]] = [Counter() for _ in range(words)]
+        self._numbers = [_Number() for _ in range(numbers)]
+
+    def add(self, row: GpuRow, words: Sequence[Getter], numbers: Sequence[Getter]) -> None:
+        """Take a sample."""
+        reading, result = row.reading, row.result
+        for states, get in zip(self._states, words, strict=True):
+            states[get(reading, result)] += 1
+        for number, get in zip(self._numbers, numbers, strict=True):
+            value = get(reading, result)
+            if value is not None and -inf < value < inf:
+                number.add(value)
+
+    def values(self, words: Sequence[str]) -> list[float | str | None]:
+        """Return the state of each name that the minute has, then the parts of each number."""
+        states = [_state(counts, WORDS[name]) for counts, name in zip(self._states, words, strict=True)]
+        return [*states, *[value for number in self._numbers for value in number.parts]]
+
+
+def _state(counts: Counter[str], declared: DerivedState) -> str | None:
+    """Return the most frequent state, of ranked states the worst; None for none."""
+    codes = {declared.states.index(state): count for state, count in counts.items() if state in declared.states}
+    if not codes:
+        return None
+    code = max(codes) if declared.ranked else min(codes, key=lambda code: (-codes[code], code))
+    return declared.states[code]
 
 
 class DayMinute(NamedTuple):
@@ -69,16 +139,15 @@ class DayMinute(NamedTuple):
 class DayHistory:
     """The minutes of the last day; of many GPUs fewer, so that all together take at most `max_bytes`."""
 
-    def __init__(self, history: History, max_bytes: int) -> None:
-        self._history, self._max_bytes = history, max_bytes
-        self.fields = [
-            *(name for name in history.fields if name in WORDS),
-            *(name for name in history.fields if name not in WORDS),
-        ]
-        self._words = [name for name in self.fields if name in WORDS]
-        self._struct = struct.Struct(f"=I{len(self._words)}B{3 * (len(self.fields) - len(self._words))}f")
+    def __init__(self, fields: Sequence[str], max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._words = [name for name in fields if name in WORDS]
+        numbers = [name for name in fields if name not in WORDS]
+        self.fields = [*self._words, *numbers]
+        self._getters: tuple[list[Getter], list[Getter]] = ([*map(getter, self._words)], [*map(getter, numbers)])
+        self._struct = struct.Struct(f"=I{len(self._words)}B{3 * len(numbers)}f")
         self._gpus: dict[_Place, _GpuMinutes] = {}
-        self._open: dict[str, tuple[int, Sequence[Device]]] = {}
+        self._open: dict[str, tuple[int, dict[GpuKey, _Minute]]] = {}
 
     @property
     def gpus(self) -> int:
@@ -91,23 +160,23 @@ class DayHistory:
         return DAY if self._max_bytes else 0.0
 
     def add(self, tick: Tick) -> DayMinute | None:
-        """Take a tick that the history has not taken yet; return the minute of its target that ends before it."""
-        minute = floor(tick.time / MINUTE)
-        before, self._open[tick.target] = self._open.get(tick.target), (minute, tick.devices)
-        if before is None or before[0] == minute or not self._max_bytes:
+        """Take a tick; return the minute of its target that ends before it."""
+        if not self._max_bytes:
             return None
-        ended = self._minute(tick.target, *before)
-        self.keep(ended)
+        number, ended = floor(tick.time / MINUTE), None
+        if (current := self._open.get(tick.target)) is None or current[0] != number:
+            if current is not None:
+                gpus = [(minute.device, minute.values(self._words)) for minute in current[1].values()]
+                ended = DayMinute(current[0], tick.target, self.fields, gpus)
+                self.keep(ended)
+            current = self._open[tick.target] = (number, {})
+        words, numbers = self._getters
+        for row in tick.gpus:
+            key = key_of(row.device, "")
+            if (minute := current[1].get(key)) is None:
+                minute = current[1][key] = _Minute(row.device, len(words), len(numbers))
+            minute.add(row, words, numbers)
         return ended
-
-    def _minute(self, target: str, minute: int, devices: Sequence[Device]) -> DayMinute:
-        axis = PointAxis(minute, 1, MINUTE)
-        gpus = []
-        for device in devices:
-            window = self._history.window(target, device, 2 * MINUTE)
-            points = dict(window_points(self._history, window, self.fields, axis))
-            gpus.append((device, [value for name in self.fields for value in _flat(points[name])]))
-        return DayMinute(minute, target, self.fields, gpus)
 
     def keep(self, ended: DayMinute) -> None:
         """Keep a minute, of this run or of an earlier one."""
@@ -123,7 +192,7 @@ class DayHistory:
 
     def earlier(self, minutes: Iterable[DayMinute]) -> DayHistory:
         """Return the minutes of an earlier run, the oldest first, for `continue_from`; may run in another thread."""
-        history = DayHistory(self._history, self._max_bytes)
+        history = DayHistory(self.fields, self._max_bytes)
         for minute in minutes:
             history.keep(minute)
         return history
@@ -150,6 +219,9 @@ class DayHistory:
         """Drop all minutes of a GPU and of its parts."""
         board = device.entity.board
         self._gpus = {place: gpu for place, gpu in self._gpus.items() if gpu.device.entity.board != board}
+        for _, minutes in self._open.values():
+            for key in [key for key, minute in minutes.items() if minute.device.entity.board == board]:
+                del minutes[key]
 
     def _packed(self, minute: int, values: Sequence[float | str | None]) -> bytes:
         count = len(self._words)
@@ -213,14 +285,6 @@ class DayHistory:
 def _size(name: str) -> int:
     """Return how many values a field has in a minute."""
     return 1 if name in WORDS else 3
-
-
-def _flat(points: Points) -> Iterator[float | str | None]:
-    """Yield the values of a field in one point."""
-    if isinstance(points, Mapping):
-        yield from (points[part][0] for part in ("min", "mean", "max"))
-    else:
-        yield points[0]
 
 
 async def write_points(

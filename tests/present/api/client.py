@@ -35,7 +35,7 @@ def application(store: TargetStore, history: History | None = None, events: Even
     """The whole API of a store, without accounts."""
     history = history or History()
     of_features = (
-        history_router(store, history, DayHistory(history, 0)),
+        history_router(store, history, DayHistory(history.fields, 0)),
         event_router(store, events or EventBroadcaster(lambda: "here")),
         owner_router(store, Accounts(OwnerAccounting(), EndedAccounts())),
     )

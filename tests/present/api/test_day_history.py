@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pulsed.model.vocabulary import Reading
 from pulsed.present.api.day_history import DayHistory, DayMinute, write_points
 from pulsed.present.api.history import History
 from tests.present.api.test_history_points import START, at, in_state
@@ -47,7 +48,7 @@ def shown(day: DayHistory, history: History, count: int, seconds: float) -> Any:
 def test_points_are_those_of_all_samples(count: int, seconds: float) -> None:
     """A point of less than a minute is its minute, but for the last 10 minutes."""
     short, long = History(fields=FIELDS), History(86400.0, BYTES * 4, FIELDS)
-    day, unused = DayHistory(short, BYTES), DayHistory(long, BYTES)
+    day, unused = DayHistory(short.fields, BYTES), DayHistory(long.fields, BYTES)
     samples = [second for second in range(5000) if not 1000 <= second < 1300]
     fed(day, short, samples)
     fed(unused, long, samples)
@@ -73,7 +74,7 @@ def test_points_are_those_of_all_samples(count: int, seconds: float) -> None:
 
 def test_a_gap_stays_a_gap() -> None:
     history = History(fields=FIELDS)
-    day = DayHistory(history, BYTES)
+    day = DayHistory(history.fields, BYTES)
     fed(day, history, [*range(600), *range(1800, 3000)])
     found = shown(day, history, 60, 3600.0)
     means = dict(zip(found["time"], found["gpus"][0]["fields"]["power_watts"]["mean"], strict=True))
@@ -82,12 +83,12 @@ def test_a_gap_stays_a_gap() -> None:
 
 def test_minutes_outlive_a_restart_also_with_other_fields() -> None:
     history = History(fields=FIELDS)
-    day = DayHistory(history, BYTES)
+    day = DayHistory(history.fields, BYTES)
     minutes = fed(day, history, range(1200))
     assert len(minutes) == 19
     saved = json.loads(json.dumps([minute.dump() for minute in minutes]))
     after = History(fields=("temperature_celsius", "power_watts", "health_state"))
-    second = DayHistory(after, BYTES)
+    second = DayHistory(after.fields, BYTES)
     generator = random.Random(1)
     for moment_now in range(1260, 1400):
         tick = at(moment_now, [made(moment_now, generator)])
@@ -129,7 +130,7 @@ def test_what_is_no_minute_is_refused(wrong: object) -> None:
 
 def test_many_gpus_have_fewer_minutes_and_a_gpu_that_is_gone_has_none_after_a_day() -> None:
     history = History(fields=FIELDS)
-    day = DayHistory(history, 20_000)
+    day = DayHistory(history.fields, 20_000)
     for second in range(0, 7200, 30):
         tick = at(second, [gpu(number, power_watts=1.0) for number in range(10)])
         day.add(tick)
@@ -144,7 +145,7 @@ def test_many_gpus_have_fewer_minutes_and_a_gpu_that_is_gone_has_none_after_a_da
 
 def test_a_clock_that_goes_back_replaces_minutes() -> None:
     history = History(fields=FIELDS)
-    day = DayHistory(history, BYTES)
+    day = DayHistory(history.fields, BYTES)
     fed(day, history, [*range(0, 600, 10), *range(300, 480, 10)])
     (rows,) = [each.rows for each in day._gpus.values()]
     assert len(rows) == 7 * day._struct.size
@@ -152,7 +153,27 @@ def test_a_clock_that_goes_back_replaces_minutes() -> None:
 
 def test_a_forgotten_gpu_has_no_minutes() -> None:
     history = History(fields=FIELDS)
-    day = DayHistory(history, BYTES)
+    day = DayHistory(history.fields, BYTES)
     fed(day, history, range(0, 600, 10))
     day.forget(gpu(0).device)
     assert day.newest("made", gpu(0).device) == 0.0
+
+
+def test_a_minute_has_all_samples_however_little_the_history_keeps() -> None:
+    day = DayHistory(FIELDS, BYTES)
+    for second in range(61):
+        ended = day.add(
+            at(second, [in_state("idle", "ok")._replace(reading=Reading(power_watts=5000.0 if second == 3 else 100.0))])
+        )
+    assert ended is not None
+    ((_, values),) = ended.gpus
+    assert values == ["idle", "ok", 100.0, pytest.approx((59 * 100.0 + 5000.0) / 60), 5000.0]
+
+
+def test_a_gpu_that_is_forgotten_is_not_in_the_current_minute() -> None:
+    day = DayHistory(FIELDS, BYTES)
+    day.add(at(0, [gpu(0), gpu(1)]))
+    day.forget(gpu(1).device)
+    ended = day.add(at(60, [gpu(0)]))
+    assert ended is not None
+    assert [device for device, _ in ended.gpus] == [gpu(0).device]

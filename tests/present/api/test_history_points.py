@@ -36,7 +36,7 @@ def at(second: float, gpus: Sequence[Gpu], target: str = "made") -> Tick:
 def points(
     history: History, count: int, seconds: float, gpus: Sequence[Gpu] = (gpu(0),), target: str = "made"
 ) -> dict[str, Any]:
-    places, day = [(target, each.device) for each in gpus], DayHistory(history, 0)
+    places, day = [(target, each.device) for each in gpus], DayHistory(history.fields, 0)
     document: dict[str, Any] = json.loads(
         asyncio.run(write_points(history, day, places, history.fields, count, seconds, "here"))
     )
