@@ -35,6 +35,12 @@ NO_SERIES = Layout("exporter", ())
 MIN_LOG_SECONDS = 1.0
 """Shortest time between two reads of the kernel log of a source that delivers nothing."""
 
+BALANCED = (
+    "the pages of this address name other hosts in turns, so that some GPUs are always missing: give each exporter an"
+    " address of its own in source.exporter.targets, or run a daemon per node"
+)
+"""What is logged of an address behind which several exporters take turns."""
+
 NO_LOG_SECONDS = 60.0
 """Time between two looks whether a reload has added a kernel log."""
 
@@ -233,6 +239,7 @@ class Collector:
         self._on_tick, self._until, self._is_logged = on_tick, until, is_logged
         self._log = SourceLog(is_logged=is_logged)
         self._restarts = target.restarts
+        self._sharing = frozenset[str](), False
 
     async def run(self) -> None:
         """Collect until the source ends, `until` is true, or the task is cancelled."""
@@ -285,8 +292,23 @@ class Collector:
             self._fail(internal_error(error, source.target))
         else:
             self._log.worked(raw, is_empty=not tick.gpus)
+            self._note_sharing(tick)
             target.accept(tick, time.monotonic())
             self._on_tick(tick)
+
+    def _note_sharing(self, tick: Tick) -> None:
+        """Log when other targets have GPUs of this one, and when an address leads to several exporters."""
+        others, hosts = frozenset(tick.duplicates), tick.alternating_hosts
+        before, self._sharing = self._sharing, (others, bool(hosts))
+        if not self._is_logged:
+            return
+        for other in sorted(others - before[0]):
+            log.warning(
+                "two targets have the same GPUs; the first one that delivers them is read, remove the other",
+                extra={"target": other, "other_target": tick.target, "gpus": tick.duplicates[other]},
+            )
+        if hosts and not before[1]:
+            log.warning(BALANCED, extra={"target": tick.target, "hosts": ", ".join(hosts)})
 
     def _fail(self, error: SourceError) -> None:
         self._log.failed(self._source.target, error)

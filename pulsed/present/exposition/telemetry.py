@@ -97,7 +97,12 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
         labels=source,
     )
     repeated = GaugeMetricFamily(
-        "pulsed_source_duplicate_gpus", "GPUs omitted because an earlier source reports them", labels=source
+        "pulsed_source_duplicate_gpus", "GPUs omitted because another source has them", labels=source
+    )
+    alternating = GaugeMetricFamily(
+        "pulsed_source_alternating_hosts",
+        "Hosts that the pages of a source name in turns, as behind a balanced address; absent otherwise",
+        labels=source,
     )
     kernel_log = GaugeMetricFamily(
         "pulsed_kernel_log_up",
@@ -121,10 +126,11 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
         restarted.add_metric([name], target.restarts)
         if target.tick is not None:
             last.add_metric([name], target.tick.time)
-        repeated.add_metric(
-            [name], sum(target.tick.duplicates.values()) if target.tick is not None and target.fresh(now) else 0
-        )
-    for family in (info, up, samples, errors, rejected, restarted, last, repeated, kernel_log):
+        tick = target.tick if target.fresh(now) else None
+        repeated.add_metric([name], sum(tick.duplicates.values()) if tick is not None else 0)
+        if tick is not None and tick.alternating_hosts:
+            alternating.add_metric([name], len(tick.alternating_hosts))
+    for family in (info, up, samples, errors, rejected, restarted, last, repeated, alternating, kernel_log):
         if family.samples:
             yield family
 
