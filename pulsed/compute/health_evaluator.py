@@ -91,7 +91,8 @@ class HealthEvaluator:
         if tick.lists_gpus:
             self._named.clear()
         node = node._replace(is_layout_new=False)
-        shown = []
+        unlisted: list[GpuState] = []
+        named: list[GpuState] = []
         for state in tracked.missing:
             if (missing := self._health_of_missing(state)) is None:
                 continue
@@ -105,10 +106,12 @@ class HealthEvaluator:
                 row = lasting(state.device, state.last_seen, self._tracker.presence.of(state, tick))
                 gpu.record_sample(state.sample(decision), row, NOTHING, node, own_events)
                 updated.append(gpu)
-            if tick.lists_gpus or gpu.reachability.is_missing or state.key in self._named:
-                shown.append(state)
+            unlisted.append(state)
+            if gpu.reachability.is_missing or state.key in self._named:
+                named.append(state)
         self._evaluate(updated, tick)
-        return shown
+        # A tick of the kernel log is about the GPUs that it names, and a page without any GPU is shown if one is lost.
+        return unlisted if tick.lists_gpus or (named and tick.raw.layout.series) else named
 
     def _health_of_missing(self, state: GpuState) -> GpuHealth | None:
         """Return the health of a GPU that is missing; None if it never answered."""

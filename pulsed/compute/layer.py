@@ -67,7 +67,7 @@ class ComputeLayer:
         for state in tracked.states:
             self._filter(state, state.row)
         missing = self.health_evaluator.evaluate(tick, tracked)
-        parts = [state for state in tracked.parts if state.board is not state or state.board in missing]
+        parts = tracked.parts if tick.lists_gpus or missing else ()
         for state in (*missing, *parts):
             state.row = lasting(state.device, state.last_seen, self._presence(state))
         if (instances := [*tracked.states, *parts]) != self._instances:

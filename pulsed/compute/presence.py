@@ -52,7 +52,8 @@ class PresenceTracker:
     Attributes:
         boards: whole GPUs that are remembered, and are not in the newest tick, not even by a part.
         missing: those of them that are watched, and that no other driver has.
-        parts: MIG instances that are not listed and last: nothing shows yet that they are gone.
+        parts: MIG instances that are not listed and last: nothing shows yet that they are gone; and boards that are
+            there by their instances, which were listed a while ago.
         removed: GPUs that were missing and are gone, until the tracker has taken them.
         hosts: the hosts that the target's pages name.
     """
@@ -151,8 +152,13 @@ class PresenceTracker:
             is_recent = now - state.gone_at < LASTING_SECONDS and state.counters is not None
             if is_recent and self._is_watched(state.device) and have_room([*others, state.device]):
                 kept.append(state)
+        kept += [
+            state
+            for state in absent
+            if state.gone_at == inf and now - state.missed_since < LASTING_SECONDS and state.counters is not None
+        ]
         self.parts = tuple([state for state in absent if state in kept])
-        self._parts_until = min([state.gone_at + LASTING_SECONDS for state in kept], default=inf)
+        self._parts_until = min([state.missed_since + LASTING_SECONDS for state in kept], default=inf)
 
     def _is_missing(self, device: Device) -> bool:
         """Return whether an absent GPU is watched, and no other driver has it."""

@@ -179,7 +179,8 @@ class Tracker:
             if device.entity.kind == "gpu":
                 boards[device.entity.board] = state
         self.presence.update(tick, states, self._table.absent(self, states), now)
-        boards |= {state.device.entity.board: state for state in self.presence.missing}
+        lasting = (*self.presence.missing, *self.presence.parts)
+        boards |= {state.device.entity.board: state for state in lasting if state.device.entity.kind == "gpu"}
         for state in (*states.values(), *self.presence.missing, *self.presence.parts):
             state.board = boards.get(state.device.entity.board, state)
         self._found = tuple(states.values())

@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from tests.support.sequences.laws import STEPS, broken_laws
+from tests.support.sequences.omissions import changed_by_omissions
 from tools.bench.figure import Bar, Figure
 
 SEQUENCES = 100_000
@@ -37,4 +38,5 @@ def run() -> Iterator[Figure]:
 
 def _check(first: int, end: int) -> list[str]:
     """Return the broken laws of a batch of seeds."""
-    return [complaint for seed in range(first, min(first + BATCH, end)) for complaint in broken_laws(seed)]
+    seeds = range(first, min(first + BATCH, end))
+    return [complaint for seed in seeds for complaint in (*broken_laws(seed), *changed_by_omissions(seed))]
