@@ -5,7 +5,7 @@ interrupt information are the reason; of all others the driver's own classificat
 
 XID 149 is a link that is down. XIDs 145 and 150 of other GPUs of its fabric within a minute may follow from it. A fault
 belongs to its GPU and keeps its severity; the message names the XID 149 of another GPU of the same node and tick. Over
-nodes, the inhibitions of the shipped Alertmanager configuration suppress the alerts that follow.
+nodes, the alerts of faults that follow are left out by the rules.
 """
 
 from __future__ import annotations

@@ -61,14 +61,14 @@ def _one_of(ids: Sequence[str]) -> str:
 
 
 def _nvlink_fault(severity: Severity) -> str:
-    """Return the expression of the origins of faults of NVLinks.
+    """Return the expression of the faults of NVLinks from which others follow.
 
-    Of those of a fabric, in which daemons of several nodes may each have one, those of links that are down count,
-    otherwise the first one.
+    Of those of a fabric, which may have several nodes and daemons, those of links that are down count, otherwise the
+    first one.
     """
     raised = _series(severity, 'check="nvlink_fault"')
     down, others = (
-        f'pulsed_gpu_nvlink_fault_timestamp_seconds{{origin="true",xid{operator}"{LINK_DOWN}"}}'
+        f'pulsed_gpu_nvlink_fault_timestamp_seconds{{xid{operator}"{LINK_DOWN}"}}'
         for operator in ("=", "!=")
     )
     first = f"bottomk by (fabric) (1, {others} and on (node, uuid) ({raised}))"
