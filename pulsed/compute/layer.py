@@ -72,6 +72,8 @@ class ComputeLayer:
             state.row = lasting(state.device, state.last_seen, self._presence(state))
         if (instances := [*tracked.states, *parts]) != self._instances:
             self._instances, self._boards = instances, _partitioned_boards(instances)
+        for state in self._boards:
+            state.row.is_split = True
         rounding, transcoding = tick.raw.layout.rounding, self._transcoding_instances() if self._boards else ()
         changes: list[ClassChange] = []
         for state in tracked.states:

@@ -54,6 +54,7 @@ class GpuRow:
         extras: values of dcgm-exporter's own metrics.
         ownership: who has it.
         presence: whether it is listed.
+        is_split: of compute: whether it is a board with MIG instances, which stand for it where GPUs are counted.
         time: when it was listed last, in Unix seconds.
         result: of compute; before it, nothing is known.
     """
@@ -65,6 +66,7 @@ class GpuRow:
     extras: Extras | None = None
     ownership: Ownership = UNKNOWN_OWNERS
     presence: Presence = "listed"
+    is_split: bool = False
     result: Result = field(default=NOT_COMPUTED, repr=False)
 
     @property

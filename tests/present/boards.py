@@ -104,7 +104,7 @@ def tick(
     layout: Layout | None = None,
 ) -> Tick:
     layout = layout or Layout("exporter", tuple(each for each, _ in series), help or {}, types or {})
-    return tick_of(
+    made = tick_of(
         RawTick("made", time, time, 1.0, layout, tuple(value for _, value in series), rejected or {}),
         tuple(each.device for each in gpus),
         tuple(each.reading for each in gpus),
@@ -112,6 +112,10 @@ def tick(
         anomalies={position: each.anomalies for position, each in enumerate(gpus)},
         owners={position: each.owners for position, each in enumerate(gpus)},
     )
+    split = {each.device.entity.board for each in gpus if each.device.entity.kind == "mig"}
+    for row in made.gpus:
+        row.is_split = row.device.entity.kind == "gpu" and row.device.entity.board in split
+    return made
 
 
 def target(name: str, computed: Tick | None = None, *, kind: str = "exporter", arrived: float = 100.0) -> Target:

@@ -147,13 +147,8 @@ def _boards(probe: SourceCheck) -> list[Report]:
 
 def _devices(probe: SourceCheck) -> Iterator[tuple[Device, Reading, bool]]:
     """Yield GPUs and instances, each with whether it is a split board: its instances have a part of its readings."""
-    if probe.tick is None:
-        return
-    tick = probe.tick
-    split = {device.entity.uuid for device in tick.devices if device.entity.kind == "mig"}
-    for row in tick.gpus:
-        device, reading = row.device, row.reading
-        yield device, reading, device.entity.kind == "gpu" and device.entity.uuid in split - {""}
+    for row in probe.tick.gpus if probe.tick is not None else ():
+        yield row.device, row.reading, row.is_split
 
 
 def _gpu(device: Device) -> Report:

@@ -227,11 +227,9 @@ class OwnerAccounting:
         gpus: dict[GpuKey, AccountedGpu] = {}
         lasting = {row.device.entity.key for row in tick.gpus if not row.is_listed}
         unnamed: set[GpuKey] = set()
-        boards = {row.device.entity.key[:2] for row in tick.gpus if row.device.entity.kind == "mig"}
         for row in tick.gpus:
-            device, key = row.device, row.device.entity.key
-            is_divided = device.entity.kind == "gpu" and key[:2] in boards
-            if not row.is_listed or is_divided or key in gpus:
+            key = row.device.entity.key
+            if not row.is_listed or row.is_split or key in gpus:
                 continue
             if self._keeps_owners(key, row, tick):
                 unnamed.add(key)

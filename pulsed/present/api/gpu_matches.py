@@ -151,8 +151,7 @@ def age(match: Match, now: float) -> float:
 
 def without_split_boards(gpu_matches: Sequence[Match]) -> list[Match]:
     """Return the GPUs and MIG instances without the boards of these instances, whose values repeat theirs."""
-    split = {board_of(match) for match in gpu_matches if match.device.entity.kind == "mig"}
-    return [match for match in gpu_matches if match.device.entity.kind != "gpu" or board_of(match) not in split]
+    return [match for match in gpu_matches if not match.row.is_split]
 
 
 def board_of(match: Match) -> tuple[str, str]:

@@ -72,12 +72,11 @@ def jobstats_lines(gpus: Sequence[GpuRow], here: str, openmetrics: bool) -> Iter
 
 def _rows(gpus: Sequence[GpuRow], here: str) -> Iterator[tuple[Device, Reading, Owner | None, str]]:
     """Yield each GPU with each job that has it, None without one, and the labels of their row."""
-    split = {row.device.entity.board for row in gpus if row.device.entity.kind == "mig"}
     for row in gpus:
         device, reading = row.device, row.reading
         if device.entity.kind == "vgpu":
             continue
-        owners = () if device.entity.kind == "gpu" and device.entity.board in split else row.owners or ()
+        owners = () if row.is_split else row.owners or ()
         jobs: list[Owner | None] = [owner for owner in owners if owner.kind == "slurm_job"]
         for job in jobs or [None]:
             yield device, reading, job, label_pairs(_labels(device, job, here))

@@ -68,8 +68,7 @@ def _nvlink_fault(severity: Severity) -> str:
     """
     raised = _series(severity, 'check="nvlink_fault"')
     down, others = (
-        f'pulsed_gpu_nvlink_fault_timestamp_seconds{{xid{operator}"{LINK_DOWN}"}}'
-        for operator in ("=", "!=")
+        f'pulsed_gpu_nvlink_fault_timestamp_seconds{{xid{operator}"{LINK_DOWN}"}}' for operator in ("=", "!=")
     )
     first = f"bottomk by (fabric) (1, {others} and on (node, uuid) ({raised}))"
     faults = f"({down} and on (node, uuid) ({raised})) or ({first} unless on (fabric) {down})"
