@@ -376,7 +376,7 @@ def test_devices_are_equal_while_nothing_changes() -> None:
 def test_gpus_with_equal_series_share_one_plan_on_all_nodes() -> None:
     def plans_of(node: str) -> tuple[Plan, ...]:
         layout = PageParser().parse(exporter_page(2, 40, 0, node)).layout
-        return plans(layout, exporter_entities(blocks_of(layout), ""))
+        return plans(layout, exporter_entities(layout, blocks_of(layout), "", {}))
 
     one, other = plans_of("n0"), plans_of("n1")
     assert len(one) == 2

@@ -11,7 +11,7 @@ import logging
 import random as random_module
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from pulsed.errors import (
     TooManyGpus,
     WatchRefused,
 )
-from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick
+from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick, RawValue
 from pulsed.reader.dcgmi import MIN_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import (
@@ -44,14 +44,16 @@ from pulsed.reader.dcgmi.discovery import (
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
 from pulsed.reader.source import Source, SourceRequest
-from pulsed.translate.fields import fields_to_watch, superchip_fields
+from pulsed.translate.fields import COLUMNS, fields_to_watch, superchip_fields
 
 log = logging.getLogger(__name__)
 
 _ALL_WITH_INSTANCES = "*,*/*"
 
 _NAMELESS_SECONDS = 30.0
-"""When to look again if nothing is known of the GPUs."""
+"""When to look again if nothing is known of the GPUs, or if a GPU may get MIG instances at any time."""
+
+_MIG_MODE = COLUMNS[67]
 
 _MIN_UPKEEP_SECONDS = 5.0
 """From one look at what changed to the next, also where entities come and go all the time."""
@@ -118,6 +120,8 @@ class DcgmiSource(Source):
         self._entities: frozenset[Labels] = frozenset()
         self._listed: frozenset[Labels] = frozenset()
         self._kept: Sequence[int] | None = None
+        self._mig_positions: Sequence[int] = ()
+        self._mig_modes: Sequence[RawValue] = ()
         self._upkeep: asyncio.Task[None] | None = None
         self._upkeep_at = self._last_upkeep = 0.0
         self._must_restart = self._is_silent = False
@@ -137,6 +141,17 @@ class DcgmiSource(Source):
         for reason, fields in self._slow_watch.lost.items():
             lost[reason] = (*lost.get(reason, ()), *fields)
         return lost
+
+    @property
+    def requested(self) -> frozenset[int]:
+        """All fields that it requests from these GPUs."""
+        return frozenset((*self._watch.requested, *self._slow_watch.requested))
+
+    @property
+    def pending(self) -> Collection[int]:
+        """Requested fields whose first values have not come yet."""
+        unavailable = {field for fields in self._slow_watch.lost.values() for field in fields}
+        return () if self._slow.has_values else [f for f in self._slow_watch.requested if f not in unavailable]
 
     @property
     def is_limited(self) -> bool:
@@ -191,7 +206,9 @@ class DcgmiSource(Source):
             await self._sleep(delay)
         self._path = find(self._settings.path)
         self._is_silent = False
-        self._topology = await self._identify()
+        before, self._topology = self._topology, await self._identify()
+        if before.labels and before != self._topology:
+            self._slow.forget()
         if (fields := self._fields()) != self._watch.requested:
             self._watch = Watch(fields)
         while True:
@@ -214,7 +231,7 @@ class DcgmiSource(Source):
         self.starts += 1
         self._began = self._clock()
         self._schedule_upkeep(self._began)
-        self._entities = self._listed = _entities(arrival.layout)
+        self._entities = _entities(arrival.layout)
         self._log_lost()
         self._slow.start()
         return arrival
@@ -246,8 +263,9 @@ class DcgmiSource(Source):
 
     def _schedule_upkeep(self, now: float) -> None:
         seconds = self._settings.upkeep_interval
+        is_short = not self._topology.labels or any(self._mig_modes)
         self._last_upkeep = now
-        self._upkeep_at = now + (seconds if self._topology.labels else min(seconds, _NAMELESS_SECONDS))
+        self._upkeep_at = now + (min(seconds, _NAMELESS_SECONDS) if is_short else seconds)
 
     def _make(self, fields: Sequence[int], interval: float) -> DmonStream:
         selection = self._selection()
@@ -261,7 +279,7 @@ class DcgmiSource(Source):
             "-d",
             str(round(interval * 1000)),
         )
-        return DmonStream(command, interval, self._settings.max_gpus, self._clock, time.time)
+        return DmonStream(command, interval, self._settings.max_gpus, self._clock, time.time, fields)
 
     def _selection(self) -> str:
         if self._settings.entities:
@@ -278,7 +296,14 @@ class DcgmiSource(Source):
             if (entities := _entities(arrival.layout)) != self._entities:  # look for changes of the GPUs soon
                 self._entities = entities
                 self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _MIN_UPKEEP_SECONDS)
+        if parts[0] != self._parts[0]:
+            series = enumerate(arrival.layout.series)
+            self._mig_positions = [position for position, each in series if each.name == _MIG_MODE]
         self._parts = parts
+        modes = [value for position in self._mig_positions if (value := arrival.values[position]) is not None]
+        if modes != self._mig_modes:
+            self._upkeep_at = self._clock() if self._mig_modes else self._upkeep_at
+            self._mig_modes = modes
         self._maintain()
         if self._kept is not None:
             slow_values = [slow_values[position] for position in self._kept]

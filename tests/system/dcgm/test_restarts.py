@@ -1,0 +1,73 @@
+"""Engine and stream that end and come back: what pulsed itself does not see for a moment changes no state."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.daemon import Daemon, serving
+from tests.support.dcgm import RealDcgm
+from tests.support.waiting import until
+from tests.system.dcgm.answers import check_of
+
+pytestmark = pytest.mark.slow
+
+
+def streams(daemon: Daemon) -> dict[int, str]:
+    """Return the running `dcgmi dmon` of a daemon, by process id the request of fields."""
+    children = [child for child in psutil.Process(daemon.process.pid).children(recursive=True)]
+    lines = {child.pid: child.cmdline() for child in children}
+    return {pid: words[words.index("-e") + 1] for pid, words in lines.items() if "dmon" in words and "-e" in words}
+
+
+def restarts(daemon: Daemon) -> float:
+    page = daemon.get("/metrics").text
+    return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if "source_restarts_total{" in line)
+
+
+def changes(daemon: Daemon) -> list[str]:
+    """Return the changes of health so far."""
+    events = daemon.get("/events/recent").json()["events"]
+    return [json.dumps(event) for event in events if event["kind"] == "health"]
+
+
+def test_a_restarted_stream_changes_no_check(h100: RealDcgm, tmp_path: Path) -> None:
+    with serving(tmp_path, *h100.serves("dcgmi"), "--set", "source.interval=500ms") as daemon:
+        until(lambda: check_of(daemon, 1, "ecc_uncorrectable") == "ok" and len(streams(daemon)) == 2)
+        before = changes(daemon)
+        for _ in range(2):
+            old = streams(daemon)
+            fast = max(old, key=lambda pid: len(old[pid]) * ("1001" in old[pid].split(",")))
+            number = restarts(daemon)
+            os.kill(fast, signal.SIGKILL)
+            until(lambda: restarts(daemon) > number and daemon.get("/-/ready").status == 200)
+        until(lambda: len(streams(daemon)) == 2)
+        assert changes(daemon) == before
+
+
+def test_a_killed_engine_is_down_and_comes_back(h100: RealDcgm, tmp_path: Path) -> None:
+    options = ("--set", "source.interval=500ms")
+    with serving(tmp_path, *h100.serves("dcgmi"), *options) as daemon:
+        until(lambda: check_of(daemon, 0, "ecc_uncorrectable") == "ok")
+        h100.stop_engine(signal.SIGKILL)
+        until(lambda: "host engine" in daemon.get("/-/ready").text)
+        assert "no data yet" not in daemon.get("/-/ready").text
+        h100.start_engine()
+        until(lambda: daemon.get("/-/ready").status == 200)
+        until(lambda: check_of(daemon, 0, "ecc_uncorrectable") == "ok")
+
+
+def test_a_stopped_engine_is_told_from_one_that_has_given_nothing(h100: RealDcgm, tmp_path: Path) -> None:
+    options = ("--set", "source.interval=500ms", "--set", "source.dcgmi.read_timeout=3s")
+    with serving(tmp_path, *h100.serves("dcgmi"), *options) as daemon:
+        assert h100.engine is not None
+        h100.engine.send_signal(signal.SIGSTOP)
+        until(lambda: daemon.get("/-/ready").status == 503)
+        assert "no data yet" not in daemon.get("/-/ready").text
+        h100.engine.send_signal(signal.SIGCONT)
+        until(lambda: daemon.get("/-/ready").status == 200)
