@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import json
 import os
 import shlex
 import signal
@@ -92,7 +93,7 @@ class RealDcgm:
             section[last] = value
         self.board: dict[str, Any] = configuration
         self._configuration, self._overrides = folder / "config.yaml", folder / "overrides.yaml"
-        self._configuration.write_text(yaml.safe_dump(configuration))
+        self._configuration.write_text(json.dumps(configuration))  # the mock reads texts of digits as numbers
         self._port, self._exporter_port = free_port(), free_port()
         self.host, self.page = f"127.0.0.1:{self._port}", f"http://127.0.0.1:{self._exporter_port}/metrics"
         self.dcgmi = folder / "dcgmi"

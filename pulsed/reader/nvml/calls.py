@@ -140,7 +140,7 @@ CALLS: tuple[DriverCall, ...] = (
     _row(SLOW, "GPU_TEMP_LIMIT", _get("MarginTemperature")),
     _row(SLOW, "MIG_MODE", _get("MigMode")),
     _row(SLOW, "PERSISTENCE_MODE", _get("PersistenceMode")),
-    _row(SLOW, "APP_SM_CLOCK", _get("ApplicationsClock", 1)),
+    _row(SLOW, "APP_SM_CLOCK", _get("ApplicationsClock", 1), _get("ApplicationsClock", 0)),
     _row(SLOW, "APP_MEM_CLOCK", _get("ApplicationsClock", 2)),
     _row(
         SLOW,
