@@ -22,6 +22,7 @@ from pulsed.errors import (
     HostEngineHung,
     HostEngineUnavailable,
     ProfilingHeld,
+    ProfilingUnavailable,
     SourceError,
     StreamBroke,
     StreamHung,
@@ -44,7 +45,7 @@ from pulsed.reader.dcgmi.discovery import (
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
 from pulsed.reader.source import Source, SourceRequest
-from pulsed.translate.fields import COLUMNS, fields_to_watch, superchip_fields
+from pulsed.translate.fields import COLUMNS, fields_to_watch, is_profiling, superchip_fields
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,10 @@ class DcgmiSource(Source):
             sleep,
             self._log_lost,
         )
+        self._random = random
+        self._by_gpu: SlowWatch | None = None
+        self._search: asyncio.Task[None] | None = None
+        self._others: tuple[Layout | None, Layout | None, Layout | None] = (None, None, None)
         self._stream: DmonStream | None = None
         self._began = 0.0
         self._topology = NOTHING_KNOWN
@@ -138,6 +143,8 @@ class DcgmiSource(Source):
     def lost(self) -> Mapping[str, tuple[int, ...]]:
         """Requested fields that are unavailable now, by the reason of their error."""
         lost = dict(self._watch.lost)
+        if self._by_gpu is not None:
+            lost.pop(ProfilingUnavailable.reason, None)
         for reason, fields in self._slow_watch.lost.items():
             lost[reason] = (*lost.get(reason, ()), *fields)
         return lost
@@ -234,7 +241,41 @@ class DcgmiSource(Source):
         self._entities = _entities(arrival.layout)
         self._log_lost()
         self._slow.start()
+        gpus = [id_ for entity, id_ in self._topology.labels if entity == "GPU"]
+        refused = self._watch.lost.get(ProfilingUnavailable.reason, ())
+        if len(gpus) > 1 and any(map(is_profiling, refused)) and not self._settings.entities:
+            self._search = asyncio.create_task(self._find_profiling(gpus, refused), name="dcgmi: profiling")
         return arrival
+
+    async def _find_profiling(self, gpus: Sequence[str], fields: Sequence[int]) -> None:
+        """Read the profiling fields from the GPUs that have them: one without them makes the engine refuse all."""
+        able = []
+        for gpu in gpus:
+            watch = Watch(fields)
+            try:
+                stream, _ = await open_stream(watch, self._maker(self.interval, [gpu]), self._patience, self._sleep)
+            except SourceError as error:
+                log.debug("a GPU without profiling fields", extra={"gpu": gpu, "error": str(error)})
+            else:
+                await stream.end_now()
+                able.append(gpu)
+        if able:
+            log.info("profiling fields are read from some GPUs only", extra={"gpus": " ".join(able)})
+            self._by_gpu = SlowWatch(
+                Watch(fields),
+                self.interval,
+                self._patience,
+                self._maker(self.interval, able),
+                Backoff(self._settings.first_pause, self._settings.longest_pause, self._random),
+                self._sleep,
+                self._log_lost,
+            )
+            self._by_gpu.start()
+
+    def _maker(self, interval: float, gpus: Sequence[str]) -> Callable[[Sequence[int]], DmonStream]:
+        """Return what starts streams of these GPUs, and of their MIG instances if these are watched."""
+        parts = [f"{gpu}/*" for gpu in gpus] if self._selection() else []
+        return lambda fields: self._make(fields, interval, ",".join((*gpus, *parts)))
 
     async def _identify(self) -> Topology:
         """Return the identity of the GPUs before the first tick; empty if dcgmi fails.
@@ -267,8 +308,8 @@ class DcgmiSource(Source):
         self._last_upkeep = now
         self._upkeep_at = now + (min(seconds, _NAMELESS_SECONDS) if is_short else seconds)
 
-    def _make(self, fields: Sequence[int], interval: float) -> DmonStream:
-        selection = self._selection()
+    def _make(self, fields: Sequence[int], interval: float, selection: str = "") -> DmonStream:
+        selection = selection or self._selection()
         command = (
             self._path,
             "dmon",
@@ -287,7 +328,7 @@ class DcgmiSource(Source):
         return _ALL_WITH_INSTANCES if self._watches_instances and self._topology.has_instances else ""
 
     def _tick(self, arrival: RawTick) -> RawTick:
-        slow_layout, slow_values = self._slow.latest(arrival.clock)
+        slow_layout, slow_values = self._latest(arrival.clock)
         parts = arrival.layout, slow_layout, self._topology
         if self._layout is None or parts != self._parts:
             self._layout = merged_layout(
@@ -309,6 +350,18 @@ class DcgmiSource(Source):
             slow_values = [slow_values[position] for position in self._kept]
         values = arrival.values if slow_layout is None else [*arrival.values, *slow_values]
         return replace(arrival, target=self.target, layout=self._layout, values=values, epoch=self._epoch)
+
+    def _latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue]]:
+        """Return the newest values of the other streams, with their layout."""
+        slow, slow_values = self._slow.latest(now)
+        if self._by_gpu is None:
+            return slow, slow_values
+        profiling, values = self._by_gpu.latest(now)
+        if slow is None or profiling is None:
+            return slow or profiling, [*values, *slow_values]
+        if self._others[0] is not profiling or self._others[1] is not slow:
+            self._others = profiling, slow, replace(slow, series=(*profiling.series, *slow.series))
+        return self._others[2], [*values, *slow_values]
 
     def _without_gone(self, layout: Layout, slow: Layout | None) -> Layout | None:
         """Return the slow layout without GPUs that the fast stream listed before and no longer does.
@@ -381,8 +434,15 @@ class DcgmiSource(Source):
         if upkeep is not None:
             upkeep.cancel()
             await asyncio.wait({upkeep})
+        search, self._search = self._search, None
+        if search is not None:
+            search.cancel()
+            await asyncio.wait({search})
         stream, self._stream = self._stream, None
         ends = [self._slow.stop()]
+        by_gpu, self._by_gpu = self._by_gpu, None
+        if by_gpu is not None:
+            ends.append(by_gpu.stop())
         if stream is not None:
             ends.append(stream.end() if in_order else stream.end_now())
         await asyncio.gather(*ends)

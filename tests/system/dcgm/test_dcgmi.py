@@ -66,6 +66,18 @@ async def test_a_gpu_without_profiling_leaves_it_to_the_others() -> None:
     with running("h100", 3, {"devices.1.architecture": "ampere"}) as dcgm:
         printed = await asyncio.to_thread(dcgm.run_dcgmi, "dmon", "-e", "1001,155", "-c", "1")
         assert (printed.returncode, "not currently loaded" in printed.stderr) == (223, True)
+        source = DcgmiSource(settings(dcgm, fast=(1001, 155, 150), slow=(54,)))
+        try:
+            active: set[str] = set()
+            while active != {"0", "2"}:
+                tick = await asyncio.wait_for(source.read(), SECONDS)
+                values = list(zip(tick.layout.series, tick.values, strict=True))
+                active = {dict(each.labels)["id"] for each, value in values if each.name == "GRACT" and value}
+                powers = [value for each, value in values if each.name == "POWER"]
+            assert powers == [dcgm.gpu(index, "power.current_draw_mw") / 1000 for index in range(3)]
+            assert not source.lost
+        finally:
+            await source.close()
 
 
 def test_the_programs_are_those_of_the_archive(h100: RealDcgm) -> None:
