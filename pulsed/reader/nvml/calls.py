@@ -170,7 +170,7 @@ CALLS: tuple[DriverCall, ...] = (
     _row(RARE, "ECC_DBE_AGG_SRM", _get("MemoryErrorCounter", 1, 1, 7)),
     _row(SLOW, "THRESHOLD_SRM", _sram_threshold),
     _row(
-        RARE,
+        SLOW,
         "FABRIC_MANAGER_STATUS FABRIC_MANAGER_ERROR_CODE FABRIC_HEALTH_MASK FABRIC_HEALTH_SUMMARY",
         _fabric("v3"),
         _fabric("v2"),
