@@ -93,7 +93,7 @@ class RealDcgm:
             section[last] = value
         self.board: dict[str, Any] = configuration
         self._configuration, self._overrides = folder / "config.yaml", folder / "overrides.yaml"
-        self._configuration.write_text(json.dumps(configuration))  # the mock reads texts of digits as numbers
+        self.write_board()
         self._port, self._exporter_port = free_port(), free_port()
         self.host, self.page = f"127.0.0.1:{self._port}", f"http://127.0.0.1:{self._exporter_port}/metrics"
         self.dcgmi = folder / "dcgmi"
@@ -114,6 +114,10 @@ class RealDcgm:
             "LD_LIBRARY_PATH": f"{self._programs / 'nvml'}:{self._programs}",
         }
 
+    def write_board(self) -> None:
+        """Give the mock the profile; what runs keeps the one before."""
+        self._configuration.write_text(json.dumps(self.board))  # in YAML the mock takes texts of digits for numbers
+
     def gpu(self, index: int, path: str) -> Any:
         """Return a value of the profile: that of the GPU, otherwise the default of all."""
         for section in (self.board["devices"][index], self.board["device_defaults"], self.board):
@@ -127,6 +131,13 @@ class RealDcgm:
     def control(self, *words: str) -> None:
         """Change the mock with `nvml-mock-ctl`."""
         self._run("nvml-mock-ctl", *words).check_returncode()
+
+    def split(self, gpu: int, count: int) -> None:
+        """Add MIG instances to a GPU of the engine."""
+        words = [str(self._programs / "libdcgm.so.4"), self.host, str(gpu), str(count)]
+        command = [sys.executable, "-m", "tests.support.fake_mig", *words]
+        subprocess.run(command, check=True, env=os.environ | self.environment(), timeout=SECONDS)
+        self.control("set", "--gpu", str(gpu), "mig.mode_current=enabled")
 
     def run_dcgmi(self, subcommand: str, *options: str) -> subprocess.CompletedProcess[str]:
         """Run `dcgmi` on the engine to its end."""

@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +50,16 @@ def test_the_doctor_gives_three_answers_about_what_is_missing() -> None:
         assert "1523 DEV_GET_GPU_RECOVERY_ACTION" in supply["This GPU, or its driver, does not have it"]
         assert not any("not asked for" in text or "not answered" in text for text in source["supply"])
         assert not any(" 53 " in text or "310 " in text for text in source["supply"])
+
+
+def test_an_exporter_starts_with_the_counters_that_the_doctor_recommends(h100: RealDcgm, tmp_path: Path) -> None:
+    h100.stop_exporter()
+    h100.start_exporter(h100.counters("default-counters.csv"))
+    result = pulsed("doctor", *h100.serves("exporter"), "--format", "json")
+    (source,) = json.loads(result.stdout)["sources"]
+    assert source["supply"]
+    counters = tmp_path / "counters.csv"
+    counters.write_text("\n".join((h100.counters("default-counters.csv").read_text(), *source["supply"], "")))
+    h100.stop_exporter()
+    h100.start_exporter(counters)
+    assert b"DCGM_FI_PROF_SM_ACTIVE{" in h100.exporter_page()

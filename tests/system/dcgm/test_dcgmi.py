@@ -83,3 +83,19 @@ async def test_a_gpu_without_profiling_leaves_it_to_the_others() -> None:
 def test_the_programs_are_those_of_the_archive(h100: RealDcgm) -> None:
     version = subprocess.run([h100.dcgmi, "-v", "--host", h100.host], capture_output=True, text=True, check=True)
     assert "Version : 4.6.0" in version.stdout
+
+
+async def test_new_mig_instances_are_found_as_soon_as_the_mode_changes(h100: RealDcgm) -> None:
+    source = DcgmiSource(settings(h100, fast=(155, 67, 252), interval=0.2))
+    try:
+        await asyncio.wait_for(source.read(), SECONDS)
+        await asyncio.to_thread(h100.split, 0, 2)
+        instances: set[tuple[str, str]] = set()
+        while not instances:
+            tick = await asyncio.wait_for(source.read(), SECONDS)
+            rows = [dict(each.labels) for each in tick.layout.series]
+            instances = {(row["uuid"], row["instance_id"]) for row in rows if row["entity"] == "GPU-I"}
+        assert {uuid for uuid, _ in instances} == {h100.gpu(0, "uuid")}
+        assert len(instances) == 2
+    finally:
+        await source.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import psutil
 import pytest
 
 from tests.support.daemon import Daemon, serving
-from tests.support.dcgm import RealDcgm
+from tests.support.dcgm import RealDcgm, running
 from tests.support.waiting import until
 from tests.system.dcgm.answers import check_of
 
@@ -71,3 +72,29 @@ def test_a_stopped_engine_is_told_from_one_that_has_given_nothing(h100: RealDcgm
         assert "no data yet" not in daemon.get("/-/ready").text
         h100.engine.send_signal(signal.SIGCONT)
         until(lambda: daemon.get("/-/ready").status == 200)
+
+
+def test_another_driver_is_known_after_the_engine_has_loaded_it(h100: RealDcgm, tmp_path: Path) -> None:
+    with serving(tmp_path, *h100.serves("dcgmi"), "--set", "source.interval=500ms") as daemon:
+        until(lambda: 'driver_version="550.163.01"' in daemon.get("/metrics").text)
+        h100.stop_engine()
+        h100.board["system"]["driver_version"] = "580.105.08"
+        h100.write_board()
+        h100.start_engine()
+        until(lambda: 'driver_version="580.105.08"' in daemon.get("/metrics").text)
+        assert 'driver_version="550.163.01"' not in daemon.get("/metrics").text
+
+
+@pytest.mark.nightly
+def test_eight_gpus_at_ten_hertz_for_a_minute(tmp_path: Path) -> None:
+    options = ("--set", "source.interval=100ms")
+    with running("h100", None) as dcgm, serving(tmp_path, *dcgm.serves("dcgmi"), *options) as daemon:
+        time.sleep(60.0)
+        gpus = daemon.get("/gpus").json()["gpus"]
+        assert [gpu["uuid"] for gpu in gpus] == [dcgm.gpu(index, "uuid") for index in range(8)]
+        observed = re.findall(
+            r"^pulsed_gpu_observed_seconds_total{.*} (\S+)$", daemon.get("/metrics").text, re.MULTILINE
+        )
+        assert len(observed) == 8
+        assert min(map(float, observed)) > 55.0
+        assert not blinded(daemon) or {change["check"] for change in blinded(daemon)} == {"temp_gpu"}
