@@ -10,6 +10,7 @@
 #   make release VERSION=x.y.z   version, changelog, dist/ with wheel, deb, rpm, chart, images, SBOM and checksums, tag
 #   make kubernetes          kube-apiserver and etcd for the tests that use them, built once for this user (5 to 10 min)
 #   make hardware            known work by PyTorch on this node's GPU (4 min): classes and readings against what they must be
+#   make dcgm PROFILE=h100   pulsed on NVIDIA's own programs and their mock of a board (docs/architecture.md)
 #   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 dmon record"
 #   make invariants COMMIT=...   what a change must not change: pages, documents, CSV, messages of both, byte for byte
 #   make mutants             100 changes of compute, translate and host that the unit tests must notice
@@ -25,7 +26,7 @@ PYTEST ?= $(VENV)/bin/python -m pytest
 
 FUZZ_SECONDS ?= 600
 
-.PHONY: run test test-all nightly lint format bench hardware kubernetes stubs fuzz mutants invariants trace docs mixin vendor dist release release-files constraints audit pins clean
+.PHONY: run dcgm test test-all nightly lint format bench hardware kubernetes stubs fuzz mutants invariants trace docs mixin vendor dist release release-files constraints audit pins clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -49,6 +50,10 @@ $(VENV)/.fuzz: $(VENV)/.dev
 run: $(VENV)/.run
 	@echo "pulsed: http://localhost:9401/, for Prometheus http://localhost:9401/metrics, JSON http://localhost:9401/gpus"
 	$(VENV)/bin/pulsed serve --source $(SOURCE) $(ARGS)
+
+PROFILE ?= h100
+dcgm: $(VENV)/.test
+	$(VENV)/bin/python -m tests.support.dcgm $(PROFILE) $(ARGS)
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .

@@ -32,9 +32,13 @@ from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.table import WIDTH, table
 from pulsed.printable import clean_lines
+from pulsed.reader.source import Source
 
 MAX_TICKS = 4
 """Ticks of a target after which the last one is printed, even if it is empty: profiling counters need two samples."""
+
+PENDING_SECONDS = 20.0
+"""Time that a target has to deliver every field once."""
 
 
 def run_snapshot(options: argparse.Namespace) -> int:
@@ -52,7 +56,7 @@ def run_snapshot(options: argparse.Namespace) -> int:
     names = pulsed_csv.columns(options.columns or "all")
     settings = config.compute_settings()
     settings = replace(settings, workload=replace(settings.workload, hold=0.0))  # a class of one tick is not debounced
-    store = asyncio.run(collect(config, settings, _is_done, is_logged=False))
+    store = asyncio.run(collect(config, settings, _is_done, is_logged=False, awaits_all=True))
     for target in store.targets:
         if not target.samples:
             logging.getLogger(__name__).warning("source failed", extra={"target": target.name, "error": target.error})
@@ -122,12 +126,14 @@ async def collect(
     on_tick: Callable[[Tick], None] = lambda tick: None,
     *,
     is_logged: bool = True,
+    awaits_all: bool = False,
 ) -> TargetStore:
     """Read all sources for a command, as fast as they deliver, and return the targets with their last ticks.
 
     Args:
         until: evaluated for a target after every attempt; true ends its collector.
         is_logged: whether failures and ends of sources are logged as they occur.
+        awaits_all: whether a target also continues until it has delivered every field once, for `PENDING_SECONDS`.
 
     Raises:
         NothingRead: no source delivered a tick.
@@ -149,13 +155,24 @@ async def collect(
             return ()
         return selection.unmatched([gpu for pipeline in pipelines for gpu in pipeline.candidates])
 
-    def is_done(target: Target) -> bool:
-        return until(target) or (config.source.kind != "replay" and bool(missing()))  # a recording may have it later
+    def is_done(source: Source, target: Target) -> bool:
+        if config.source.kind != "replay" and bool(missing()):  # a recording may have it later
+            return True
+        if not until(target):
+            return False
+        is_late = time.monotonic() - begun >= PENDING_SECONDS
+        if awaits_all and target.up and source.pending and not is_late:
+            return False
+        if awaits_all and target.up and source.pending:
+            extra = {"target": target.name, "seconds": PENDING_SECONDS, "fields": " ".join(map(str, source.pending))}
+            logging.getLogger(__name__).warning("some DCGM fields were not answered in time", extra=extra)
+        return True
 
+    begun = time.monotonic()
     named = config.gpus is not None and not selection.everything
     await asyncio.gather(
         *(
-            Collector(source, pipeline, target, on_tick, is_done, is_logged=is_logged).run()
+            Collector(source, pipeline, target, on_tick, partial(is_done, source), is_logged=is_logged).run()
             for source, pipeline, target in zip(sources, pipelines, store.targets, strict=True)
         )
     )

@@ -121,7 +121,7 @@ def gpus_of(tick: RawTick, node: str) -> frozenset[GpuName]:
     # A layout keeps series that are gone.
     return frozenset(
         GpuName(subject.entity.uuid, subject.entity.gpu)
-        for subject in exporter_entities(blocks_of(tick.layout), node)
+        for subject in exporter_entities(tick.layout, blocks_of(tick.layout), node, {})
         if any(tick.values[position] is not None for position, _ in subject.series)
     )
 

@@ -160,7 +160,7 @@ class FrontRoutes:
         now, targets = time.monotonic(), self._store.targets
         if any(target.delivers(now) for target in targets):
             return _text(200, "pulsed is ready")
-        why = [f"{target.name}: {target.error or 'no data yet'}" for target in targets]
+        why = [f"{target.name}: {target.failure}" for target in targets]
         return _text(503, "\n".join(("no fresh data", *why)), (b"retry-after", b"5"))
 
     async def _manage(self, scope: Scope) -> WholeAnswer:

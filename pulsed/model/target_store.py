@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from pulsed.model.health import NodeHealth
@@ -89,6 +90,13 @@ class Target:
     def fresh(self, now: float) -> bool:
         """Return whether the last tick is recent enough to be served; `now` is monotonic seconds."""
         return self.tick is not None and now - self.arrived <= self.stale_after
+
+    @property
+    def failure(self) -> str:
+        """Why it delivers nothing: the error of the last attempt, otherwise since when."""
+        if self.error or self.tick is None:
+            return self.error or "no data yet"
+        return f"no data since {datetime.fromtimestamp(self.tick.time, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     def delivers(self, now: float) -> bool:
         """Return whether the last tick is fresh and of the source, not of the kernel log alone."""

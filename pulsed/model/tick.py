@@ -40,7 +40,8 @@ class Extras(NamedTuple):
 
 
 Presence = Literal["listed", "unlisted", "lost"]
-"""Whether the source lists a GPU in this tick and, if not, whether something shows that it is lost."""
+"""Whether the source lists a GPU in this tick, with readings of DCGM, and, if not, whether something shows that it is
+lost."""
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ def table(store: TargetStore, now: float, width: int = WIDTH) -> str:
     lines.extend(_missing_inputs(gpu_matches))
     lines.extend(f"stale: {clean(target.name)}" for target in store.targets if target.tick and not target.fresh(now))
     lines.extend(
-        f"down: {clean(target.name)}: {clean(target.error or 'no data yet')}"
+        f"down: {clean(target.name)}: {clean(target.failure)}"
         for target in store.targets
         if not target.up and not target.ended
     )

@@ -51,6 +51,11 @@ class Source(AsyncIterator[RawTick | SourceError]):
         return 0
 
     @property
+    def pending(self) -> Collection[int]:
+        """DCGM fields that it has requested and whose first values have not come yet. Its ticks are without them."""
+        return ()
+
+    @property
     def is_limited(self) -> bool:
         """Whether it may deliver less than another kind of source could here; known after its first tick."""
         return False

@@ -112,6 +112,9 @@ def _fields() -> Iterable[DcgmField]:
 FIELDS: tuple[DcgmField, ...] = tuple(_fields())
 """The fields with numbers. Where several fill one quantity, the first that has a value does."""
 
+COLUMNS: Mapping[int, str] = {int(row[0]): row[4] for row in _ROWS if row[4]}
+"""By id, the field's column in dmon. A second field with the same column has `.2` behind it."""
+
 TEXT_COLUMNS: Mapping[str, str] = {row[4]: row[1] for row in _ROWS if row[2] == "text"}
 """Columns of dmon with text, and the attribute of a device that they fill."""
 
@@ -190,6 +193,14 @@ def superchip_fields(groups: Iterable[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(field for name in groups for field in GROUPS[name].superchip))
 
 
+_PROFILING = (range(1001, 1100), range(1532, 1534))
+
+
+def is_profiling(field: int) -> bool:
+    """Return whether a field (`DCGM_FI_PROF_*`) needs the profiling hardware and a privileged engine."""
+    return any(field in ids for ids in _PROFILING)
+
+
 CLASSIC = ExporterVersion(4, 5, 2)
 """The newest version whose list of fields was determined by trying all of them (netdata, DCGM 4.4.1)."""
 
@@ -232,6 +243,8 @@ def versions_of(layout: Layout) -> tuple[ExporterVersion, ExporterVersion] | Non
     rows = [series for series in layout.series if series.name in BY_NAME and series.name != AMBIGUOUS_NAME]
     if not rows:
         return None
+    families = list(dict.fromkeys(series.name for series in rows))
+    is_sorted = families == sorted(families)  # since 4.8.3
     oldest = [ANY]
     newest = NEWEST
     for series in rows:
@@ -240,7 +253,10 @@ def versions_of(layout: Layout) -> tuple[ExporterVersion, ExporterVersion] | Non
         if series.name.startswith("DCGM_") and series.name not in (field.names[0], _BEFORE_DCGM_4):
             oldest.append(_NEW_NAMES)
         if "nvlink" not in labels and "hostname" in labels:  # dcgm-exporter#655; rows about links had it before
-            oldest.append(_LOWER_CASE_HOSTNAME)
+            if is_sorted:
+                oldest.append(_LOWER_CASE_HOSTNAME)
+            else:  # a build of the main branch before that release
+                newest = _LAST_WITH_HOSTNAME
         elif "Hostname" in labels:
             newest = _LAST_WITH_HOSTNAME
         if "pci_bus_id" in labels:

@@ -55,6 +55,9 @@ _FACTS = frozenset({"uuid", "model", "pci_bus_id"})
 
 _DMON_KINDS: Mapping[str, EntityKind] = {"GPU": "gpu", "GPU-I": "mig", "GPU-CI": "mig", "vGPU": "vgpu"}
 
+_COLLECTORS, _FIELDS = "DCGM_EXP_", "DCGM_FI_"
+"""Beginnings of names: of metrics that dcgm-exporter makes itself, and of DCGM's fields."""
+
 _CUT = "..."
 """dmon's mark of a text that did not fit into its column."""
 
@@ -67,6 +70,7 @@ class SeriesEntity:
         texts: known values of `model`, `pci_bus_id`, `driver_version`, `device`, `mig_uuid`.
         series: positions of its series in the layout, each with its rank: rows of rank 0 come before those of rank 1.
         parent: the board, of a MIG instance whose board is known.
+        is_dropped: whether DCGM no longer reads it, while it reads others of its host.
     """
 
     entity: Entity
@@ -74,6 +78,7 @@ class SeriesEntity:
     rows: list[Mapping[str, str]] = field(default_factory=list)
     series: list[tuple[int, int]] = field(default_factory=list)
     parent: SeriesEntity | None = None
+    is_dropped: bool = False
 
     def learn(self, texts: Iterable[tuple[str, str]]) -> None:
         """Keep the first known value of each."""
@@ -90,16 +95,39 @@ def blocks_of(layout: Layout) -> dict[Labels, list[int]]:
     return blocks
 
 
-def exporter_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[SeriesEntity]:
+def exporter_entities(
+    layout: Layout, blocks: Mapping[Labels, Sequence[int]], node: str, texts: dict[GpuKey, dict[str, str]]
+) -> list[SeriesEntity]:
     """Group the rows of an exporter's page by device; add boards of which only MIG instances are listed.
 
-    Rows of links, switches and processors are left out. `node` is the host of rows that do not name one.
+    Rows of links, switches and processors are left out. A GPU that DCGM has dropped has rows of the exporter's own
+    collectors only, whose labels from DCGM's fields are those of another GPU (dcgm-exporter 4.8).
+
+    Args:
+        layout: the page.
+        blocks: the rows that are present.
+        node: the host of rows that do not name one.
+        texts: of each device, from rows of DCGM's fields of this page and earlier ones; updated.
     """
     entities: dict[GpuKey, SeriesEntity] = {}
+    read: set[GpuKey] = set()
     for labels, positions in blocks.items():
-        if place := _place(clean_labels(labels), node, entities):
+        is_read = not all(layout.series[position].name.startswith(_COLLECTORS) for position in positions)
+        row = clean_labels(labels)
+        if not is_read:
+            row = {name: value for name, value in row.items() if not name.startswith(_FIELDS)}
+        if place := _place(row, node, entities):
             subject, rank = place
             subject.series += [(position, rank) for position in positions]
+            if is_read:
+                read |= {each.entity.key for each in (subject, subject.parent) if each is not None}
+    read_hosts = {subject.entity.node for key, subject in entities.items() if key in read}
+    for key, subject in entities.items():
+        board = subject.parent or subject
+        subject.is_dropped = board.entity.key not in read and subject.entity.node in read_hosts
+        if subject.entity.kind == "gpu":  # also before it is dropped DCGM may have blanks
+            subject.learn(texts.get(key, {}).items())
+            texts[key] = dict(subject.texts)
     return sorted(entities.values(), key=_order)
 
 

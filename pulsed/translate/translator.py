@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pulsed.errors import TooManyGpus
-from pulsed.model.gpu import Device
+from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Ownership
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
 from pulsed.model.tick import GpuRow, Tick
@@ -37,7 +37,8 @@ class _Compiled:
 
     Attributes:
         parts: its devices with their owners by labels, how to read them from which position on, whether they have a row
-            of their own (a board may be known from its MIG instances only), and how to read what their owners use.
+            of their own (a board may be known from its MIG instances only), how to read what their owners use, and
+            whether DCGM has dropped them.
         blocks: all of its rows.
         live: the labels of those that were there.
         heads: of each live row, a position that had a value.
@@ -49,7 +50,7 @@ class _Compiled:
     """
 
     layout: Layout
-    parts: tuple[tuple[Device, Ownership, Plan, int, bool, UsePlan | None], ...]
+    parts: tuple[tuple[Device, Ownership, Plan, int, bool, UsePlan | None, bool], ...]
     blocks: Mapping[Labels, Sequence[int]]
     live: frozenset[Labels]
     heads: tuple[int, ...]
@@ -80,6 +81,7 @@ class Translator:
         self._node, self._max_gpus = node, max_gpus
         self._compiled: _Compiled | None = None
         self._texts: dict[Labels, dict[str, str]] = {}
+        self._own_texts: dict[GpuKey, dict[str, str]] = {}
         self._labels: Labels = ()
 
     def set_max_gpus(self, max_gpus: int) -> None:
@@ -110,7 +112,7 @@ class Translator:
         rows: list[GpuRow] = []
         extras = {} if compiled.extras is None else compiled.extras.read(values)
         notes: list[str] = []
-        for device, ownership, plan, first, has_row, of_owners in compiled.parts:
+        for device, ownership, plan, first, has_row, of_owners, is_dropped in compiled.parts:
             reading = plan.read(values, first, notes)
             if reading == NOTHING and not has_row and not notes:
                 continue
@@ -119,6 +121,9 @@ class Translator:
                 row.anomalies, notes = tuple(dict.fromkeys(notes)), []
             if extras:
                 row.extras = extras.get(device.entity)
+            if is_dropped:  # the exporter repeats what its collectors had: a health of 0 is not a result
+                row.presence = "lost"
+                row.extras = row.extras and row.extras._replace(health_watches=None, clock_events=None)
             if of_owners is not None and (uses := of_owners.read(reading, values)) is not None:
                 row.ownership = replace(ownership, uses=uses)
             rows.append(row)
@@ -142,7 +147,7 @@ class Translator:
             guests: list[int] = []
         else:
             present = {labels: positions for labels, positions in blocks.items() if labels in live}
-            entities = exporter_entities(present, self._node)
+            entities = exporter_entities(layout, present, self._node, self._own_texts)
             guests = unnamed_guests(layout, entities)
         if sum(bool(subject.series) for subject in entities) > self._max_gpus:
             raise TooManyGpus(self._max_gpus, target)
@@ -155,10 +160,11 @@ class Translator:
                 map(first_series, entities),
                 [bool(subject.series) for subject in entities],
                 map(of_owners.get, range(len(entities))),
+                [subject.is_dropped for subject in entities],
                 strict=True,
             )
         )
-        texts = tuple(first + position for _, _, plan, first, _, _ in parts for position in plan.texts)
+        texts = tuple(first + position for _, _, plan, first, *_ in parts for position in plan.texts)
         self._compiled = _Compiled(
             layout=layout,
             parts=parts,

@@ -33,6 +33,7 @@ def layout(*rows: tuple[str, str]) -> Layout:
         ([("DCGM_FI_DEV_GPU_TEMP", "hostname")], "4.8.3 or newer"),
         ([("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "hostname")], "4.8.4 or newer"),
         ([("DCGM_FI_DEV_GPU_TEMP_CELSIUS", "hostname")], "4.8.3 or newer"),
+        ([("DCGM_FI_DEV_SM_CLOCK", "hostname"), ("DCGM_FI_DEV_GPU_TEMP", "hostname")], "4.8.2 or older"),
         ([("DCGM_FI_DEV_SM_CLOCK_HERTZ", "hostname")], "4.9.0"),
         ([("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "Hostname")], "4.8.2 or older"),
         ([("dcgm_gpu_temp", "uuid")], "of an unknown version"),

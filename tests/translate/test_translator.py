@@ -376,7 +376,7 @@ def test_devices_are_equal_while_nothing_changes() -> None:
 def test_gpus_with_equal_series_share_one_plan_on_all_nodes() -> None:
     def plans_of(node: str) -> tuple[Plan, ...]:
         layout = PageParser().parse(exporter_page(2, 40, 0, node)).layout
-        return plans(layout, exporter_entities(blocks_of(layout), ""))
+        return plans(layout, exporter_entities(layout, blocks_of(layout), "", {}))
 
     one, other = plans_of("n0"), plans_of("n1")
     assert len(one) == 2
@@ -463,3 +463,22 @@ def test_a_tick_that_repeats_the_one_before_is_as_if_it_were_read_anew() -> None
     translator.set_max_gpus(0)
     with pytest.raises(TooManyGpus):
         translator.translate(repeated)
+
+
+def test_a_gpu_with_rows_of_the_exporters_own_collectors_only_was_dropped_by_dcgm() -> None:
+    """dcgm-exporter 4.8 gives these rows the labels of another GPU."""
+    own = [{"gpu": str(n), "UUID": f"GPU-{n}", "DCGM_FI_DEV_SERIAL": f"serial {n}"} for n in range(2)]
+    watch = {"health_watch": "PCIE", "health_error_code": "DCGM_FR_OK"}
+    whole: list[Row] = [("DCGM_FI_DEV_GPU_TEMP", labels, 40.0) for labels in own]
+    whole += [("DCGM_EXP_GPU_HEALTH_STATUS", labels | watch, 0.0) for labels in own]
+    dropped = [*whole[:1], whole[2], (whole[3][0], own[1] | watch | {"DCGM_FI_DEV_SERIAL": "serial 0"}, 0.0)]
+    translator = Translator()
+    assert [row.presence for row in translator.translate(tick(whole)).gpus] == ["listed", "listed"]
+    first, second = translator.translate(tick(dropped)).gpus
+    assert (first.presence, first.device.serial) == ("listed", "serial 0")
+    assert (second.presence, second.device.serial, second.reading) == ("lost", "serial 1", NOTHING)
+    assert second.extras is not None
+    assert second.extras.health_watches is None, "DCGM repeats what it had"
+    assert Translator().translate(tick(dropped)).gpus[1].device.serial == "", "never that of another GPU"
+    alone = Translator().translate(tick(dropped[2:])).gpus
+    assert [row.presence for row in alone] == ["listed"], "the counters file has no field of DCGM"

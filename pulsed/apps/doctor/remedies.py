@@ -14,7 +14,6 @@ from pulsed.config.configuration import Config
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.counters_file import counters_line
-from pulsed.reader.dcgmi.watch import is_profiling
 from pulsed.translate.fields import (
     ANY,
     BY_NAME,
@@ -26,11 +25,15 @@ from pulsed.translate.fields import (
     ExporterVersion,
     fields_to_watch,
     in_words,
+    is_profiling,
     name_for,
     sources,
 )
 
 FILE = "counters-pulsed.csv"
+
+_OF_EVENTS = frozenset({230, *range(350, 364)})
+"""Fields without a value before the first event: the last XID, and results of diagnostics."""
 
 _OPERATOR_STEPS = (
     f"kubectl create configmap metrics-config -n gpu-operator --from-file=dcgm-metrics.csv={FILE}",
@@ -52,6 +55,8 @@ NO_PROFILING = (
     "GPU has them, and dcgmi profile --resume ends a pause"
 )
 NOT_AVAILABLE = "answered with N/A: {fields}. This GPU, or its driver, does not have it"
+NOT_ANSWERED = "not answered in time: {fields}. See whether the host engine is overloaded"
+NO_EVENT = "answered with N/A: {fields}. There is a value after the first event"
 NOT_IN_GROUPS = "not asked for: {fields}. Add GROUP to source.dcgmi.groups"
 NOT_ASKED = "not asked for: {fields}. Add {ids} to source.dcgmi.fields"
 ADD = (
@@ -203,6 +208,15 @@ def outdated(probe: SourceCheck, devices: Iterable[Device]) -> str:
     return ""
 
 
+def _why_blank(field: DcgmField, probe: SourceCheck) -> str:
+    """Return why a requested field is answered without a value."""
+    if probe.is_blind:
+        return BLIND
+    if is_profiling(field.id):
+        return NO_PROFILING
+    return NO_EVENT if field.id in _OF_EVENTS else NOT_AVAILABLE
+
+
 def _series_names(probe: SourceCheck) -> set[str]:
     return {series.name for series in probe.tick.layout.series} if probe.tick else set()
 
@@ -210,16 +224,20 @@ def _series_names(probe: SourceCheck) -> set[str]:
 def _of_dcgmi(origins: Sequence[DcgmField], probe: SourceCheck, config: Config) -> tuple[DcgmField, str]:
     """Return the field that a missing quantity lacks, and why: refused, answered with N/A, or not requested."""
     settings = config.source.dcgmi
-    requested = {field for some in fields_to_watch(settings.groups, settings.fields) for field in some}
+    requested = probe.requested or {
+        field for some in fields_to_watch(settings.groups, settings.fields) for field in some
+    }
     for reason, fields in probe.lost.items():
         for field in origins:
             if field.id in fields:
                 return field, REFUSED.replace("REASON", reason.replace("_", " "))
     for field in origins:
+        if field.id in probe.pending:
+            return field, NOT_ANSWERED
         if field.id in requested:
-            return field, BLIND if probe.is_blind else NO_PROFILING if is_profiling(field.id) else NOT_AVAILABLE
+            return field, _why_blank(field, probe)
     field = origins[0]
     for name, group in GROUPS.items():
-        if field.id in (*group.fast, *group.slow):
+        if field.id in (*group.fast, *group.slow, *group.superchip) and name not in settings.groups:
             return field, NOT_IN_GROUPS.replace("GROUP", name)
     return field, NOT_ASKED

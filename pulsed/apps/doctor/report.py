@@ -28,8 +28,7 @@ from pulsed.config.configuration import Config
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import QUANTITIES, Reading
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
-from pulsed.reader.dcgmi.watch import is_profiling
-from pulsed.translate.fields import ExporterVersion, sources
+from pulsed.translate.fields import ExporterVersion, is_profiling, sources
 
 Report = dict[str, Any]
 

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ from pulsed.reader.source import Source
 from pulsed.translate.fields import ExporterVersion, in_words, versions_of
 
 TICKS = 4
-"""Most ticks of a live dcgmi that are read: profiling counters need one or two samples to begin with."""
+"""Most ticks that are awaited for profiling counters, which need one or two samples to begin with."""
 
 LIVE_SECONDS = 0.5
 """Interval of these samples, shorter than the daemon's."""
@@ -45,7 +46,7 @@ LIVE_SECONDS = 0.5
 PATIENCE_SECONDS = 30.0
 """Timeout for one source."""
 
-VERSION_SECONDS = 5.0
+VERSION_SECONDS = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class SourceCheck:
         lost: requested DCGM fields that it does not deliver, by reason.
         why: the error messages by the same reasons, with the remedy.
         without_counters: why the driver gives no profiling counters: messages by reason, with the remedy.
+        requested: DCGM fields that were requested, from these GPUs.
+        pending: those of them that were not answered in time.
     """
 
     kind: str
@@ -72,6 +75,8 @@ class SourceCheck:
     lost: Mapping[str, Sequence[int]] = field(default_factory=dict)
     why: Mapping[str, str] = field(default_factory=dict)
     without_counters: Mapping[str, str] = field(default_factory=dict)
+    requested: frozenset[int] = frozenset()
+    pending: frozenset[int] = frozenset()
 
     @property
     def works(self) -> bool:
@@ -139,15 +144,18 @@ async def probe(
         if source.kind == "dcgmi" and not config.source.dcgmi.host:  # `dcgmi -v` has the local engine's version only
             version = described(await versions(find(config.source.dcgmi.path), VERSION_SECONDS))
         pipeline = Pipeline(GpuTable(config.compute_settings()), node_name(config), max_gpus=config.source.max_gpus)
+        until = partial(_is_complete, source)
         async with asyncio.timeout(patience):
-            await Collector(source, pipeline, target, until=_is_complete, is_logged=False).run()
+            await Collector(source, pipeline, target, until=until, is_logged=False).run()
     except SourceError as failure:
         target.error = str(failure)
         await source.close()
-    except TimeoutError:
+    except TimeoutError:  # nothing, or not everything
         target.error = f"{source.target} delivered nothing for {patience:g} s. See whether it hangs"
     lost, why = (source.lost, source.why) if isinstance(source, DcgmiSource) else ({}, {})
+    requested = source.requested if isinstance(source, DcgmiSource) else frozenset()
     errors = dict(source.profiling_errors) if isinstance(source, NvmlSource) else {}
+    pending = frozenset(source.pending)
     tick = target.tick
     if tick is None:
         return SourceCheck(source.kind, source.target, target.error, version)
@@ -157,18 +165,15 @@ async def probe(
     if exporters:
         exporters = (exporter, exporter) if exporter else exporters
         version = f"dcgm-exporter {in_words(*exporters)}"
-    return SourceCheck(source.kind, source.target, "", version, exporters, tick, lost, why, errors)
+    return SourceCheck(source.kind, source.target, "", version, exporters, tick, lost, why, errors, requested, pending)
 
 
-def _is_complete(target: Target) -> bool:
+def _is_complete(source: Source, target: Target) -> bool:
     """Return whether the source has delivered what it can, or failed."""
-    return (
-        target.tick is None
-        or not target.up
-        or target.kind not in ("dcgmi", "nvml")
-        or target.samples == TICKS
-        or all(row.result.real_utilization.coverage == 1 for row in target.tick.gpus)
-    )
+    if target.tick is None or not target.up or target.kind not in ("dcgmi", "nvml"):
+        return True
+    is_covered = all(row.result.real_utilization.coverage == 1 for row in target.tick.gpus)
+    return not source.pending and (is_covered or target.samples >= TICKS)
 
 
 def choose(probes: Sequence[SourceCheck], kind: str) -> SourceChoice | None:

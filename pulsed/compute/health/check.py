@@ -44,6 +44,7 @@ class Check:
         optional: it applies only where its inputs are present.
         note: more about when it is raised.
         cause: what GPUs of one node have in common where it is raised, such as `cooling`: they share one alert.
+        required: inputs without any of which it is never ok; empty: any input will do.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Check:
     optional: bool
     note: str
     cause: str
+    required: tuple[str, ...]
 
     @property
     def rule(self) -> str:
@@ -106,10 +108,24 @@ def check(
     optional: bool = False,
     note: str = "",
     cause: str = "",
+    required: tuple[str, ...] = (),
 ) -> Check:
     """Return a check as a row of the table: its rules follow its title."""
     return Check(
-        id_, title, rules, remedy, critical, recurs, source, guest, unless, superseded_by, optional, note, cause
+        id_,
+        title,
+        rules,
+        remedy,
+        critical,
+        recurs,
+        source,
+        guest,
+        unless,
+        superseded_by,
+        optional,
+        note,
+        cause,
+        required,
     )
 
 
@@ -158,6 +174,8 @@ class GpuCheck:
             if rule_state.severity > worst.severity:
                 worst_rule, worst = rule, rule_state
         severity, unless = worst.severity, check.unless
+        if severity == 0 and check.required and all(inputs.value(name) is None for name in check.required):
+            severity, covered = SEVERITY["unknown"], False
         is_other_kind = unless and any(inputs.value(name) is not None for name in unless)
         applies = covered or (self.suits and not is_other_kind)
         if check.superseded_by and inputs.value(check.superseded_by) is not None:

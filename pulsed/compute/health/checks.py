@@ -39,6 +39,8 @@ _REMAP_INPUTS = ("row_remap_failure", "row_remap_pending", "remapped_rows_uncorr
 
 _RETIRED_INPUTS = ("retired_pages_sbe_total", "retired_pages_dbe_total")
 
+_CRC_ERRORS = ("nvlink_crc_errors_total", "nvlink_crc_flit_errors_total", "nvlink_crc_data_errors_total")
+
 _DIAG_RESULTS = tuple(name for name in QUANTITIES if name.startswith("diag_"))
 
 _SOURCE = "NVML's clocks event reasons"
@@ -469,7 +471,7 @@ CHECKS: tuple[Check, ...] = (
             "nvlink_crc_errors_per_minute",
             {"warn": 1, "crit": 6000},
             "CRC errors",
-            ("nvlink_crc_errors_total", "nvlink_crc_flit_errors_total", "nvlink_crc_data_errors_total"),
+            _CRC_ERRORS,
             window=MINUTE,
             per=MINUTE,
             hold=10 * MINUTE,
@@ -497,6 +499,7 @@ CHECKS: tuple[Check, ...] = (
         critical="An NVLink fails repeatedly: stop the jobs on this GPU, reset it, and check cables or bridge.",
         source="DCGM's NVLink watches",
         cause="fabric",
+        required=(*_CRC_ERRORS, "nvlink_receive_errors_total", "nvlink_effective_bit_error_ratio"),
     ),
     check(
         "nvlink_down",

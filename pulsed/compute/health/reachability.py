@@ -74,7 +74,7 @@ class Reachability:
 
     def update_unlisted(self, time: float, now: float, *, is_evident: bool) -> None:
         """Record a sample without the GPU; one that was lost before stays lost."""
-        if not self.last_seen:
+        if not self.last_seen and not is_evident:
             self.polls_missed = None
             return
         polls = self._count_poll(time, now)

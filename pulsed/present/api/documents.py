@@ -313,7 +313,7 @@ def health_document(store: TargetStore, now: float, checks: Collection[str] = ()
     rows = [_gpu_health(match, now, checks) for match in shown]
     for target in store.targets:
         if target.tick is None or not target.tick.gpus:
-            rows.append(_source_health(target, store.node, f"No GPU has been read: {target.error or 'no data yet'}"))
+            rows.append(_source_health(target, store.node, f"No GPU has been read: {target.failure}"))
         elif id(target) in seen and not target.fresh(now):
             rows.append(_source_health(target, store.node, silence_of(target)))
     return [*rows, *node]

@@ -44,7 +44,7 @@ class DcgmiSettings(SourceSection):
         interval: seconds between two ticks; less than `MIN_INTERVAL` is raised to it, with a warning.
         upkeep_interval: seconds between two checks for changes: lost profiling fields that are available again, MIG
             instances.
-        discovery_timeout: seconds that a call of `dcgmi discovery` may take.
+        discovery_timeout: seconds that a call of `dcgmi discovery` may take; without an engine it takes 5.
         first_pause: seconds before the first restart; each further one waits twice as long.
         good_after: seconds that a stream must have run for the pauses to restart at the first.
     """
@@ -75,7 +75,7 @@ class DcgmiSettings(SourceSection):
     slow: tuple[int, ...] = ()
     interval: float = field(default=1.0, kw_only=True)
     upkeep_interval: float = 300.0
-    discovery_timeout: float = 5.0
+    discovery_timeout: float = 8.0
     first_pause: float = 1.0
     longest_pause: float = 60.0
     good_after: float = 10.0

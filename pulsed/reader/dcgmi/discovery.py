@@ -146,11 +146,14 @@ async def discover(command: Sequence[str], patience: float) -> Topology:
         SourceError: the list of GPUs is unavailable. A missing MIG hierarchy is not an error.
     """
     path, *options = command
-    hierarchy = asyncio.ensure_future(printed((path, "discovery", *options, "-c"), patience))
+    hierarchy = asyncio.ensure_future(_output((path, "discovery", *options, "-c"), patience))
     try:
-        listing = await printed((path, "discovery", *options, "-l"), patience)
+        listing, failure = await _output((path, "discovery", *options, "-l"), patience)
+        # Without the module for switches the list of GPUs is complete, and an error follows it.
+        if failure is not None and not parse_listing(listing):
+            raise failure
         try:
-            return topology_of(listing, await hierarchy)
+            return topology_of(listing, (await hierarchy)[0])
         except SourceError:
             return topology_of(listing, "")
     finally:
@@ -160,6 +163,14 @@ async def discover(command: Sequence[str], patience: float) -> Topology:
 
 async def printed(command: Sequence[str], patience: float) -> str:
     """Return what a command prints. Raises `SourceError` if it fails or takes longer than `patience` seconds."""
+    text, failure = await _output(command, patience)
+    if failure is not None:
+        raise failure
+    return text
+
+
+async def _output(command: Sequence[str], patience: float) -> tuple[str, SourceError | None]:
+    """Return what a command prints, and its error if it fails. Raises `SourceError` if it does not end."""
     name = " ".join(command)
     output, over = bytearray(), asyncio.Event()
 
@@ -175,9 +186,8 @@ async def printed(command: Sequence[str], patience: float) -> str:
         if len(output) > _MAX_BYTES:
             raise StreamBroke(f"{name} prints endlessly")
         text = output.decode("utf-8", "replace")
-        if child.status != 0:
-            raise failure_of(name, child.status, [*text.splitlines()[-3:], *child.stderr])
-        return text
+        failed = child.status != 0
+        return text, failure_of(name, child.status, [*text.splitlines()[-3:], *child.stderr]) if failed else None
     except TimeoutError:
         raise StreamHung(f"{name} did not answer for {patience:g} s", "Restart the host engine") from None
     finally:

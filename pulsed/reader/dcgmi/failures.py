@@ -25,6 +25,7 @@ from pulsed.errors import (
     WatchRefused,
 )
 from pulsed.reader.dmon.parser import message_of
+from pulsed.translate.fields import is_profiling
 
 
 class Meaning(NamedTuple):
@@ -73,7 +74,7 @@ MEANINGS: Mapping[int, Meaning] = {
     ),
     -33: Meaning(
         ProfilingUnavailable,
-        "the host engine has no profiling module for this GPU",
+        "the host engine has no profiling module for one of these GPUs",
         "Profiling needs a data center or workstation GPU since Volta, and the package with DCGM's proprietary modules",
         "module of DCGM that is not currently loaded",
     ),
@@ -131,13 +132,19 @@ _USAGE_TEXTS = (
 )
 
 
-def failure_of(command: str, status: int | None, lines: Sequence[str]) -> SourceError:
+_MODULE_MISSING = -33
+
+
+def failure_of(
+    command: str, status: int | None, lines: Sequence[str], fields: Sequence[int] | None = ()
+) -> SourceError:
     """Return the error that an ended `dcgmi` stands for.
 
     Args:
         command: what was run, in words for a person.
         status: its exit status, negative for a signal; None if it closed its output and lives.
         lines: its output other than data, oldest first.
+        fields: that a `dmon` was to watch; None if that is not known.
     """
     texts = [text for line in lines if (text := line.strip())]
     words = " / ".join(texts[-3:])
@@ -146,6 +153,9 @@ def failure_of(command: str, status: int | None, lines: Sequence[str]) -> Source
             field = int(invalid[1])
             return FieldRefused(f"{command}: this version of DCGM has no field {field}", field=field)
     meaning = MEANINGS.get(_code_of(status, texts) or 0) or _by_words(texts)
+    if meaning is MEANINGS[_MODULE_MISSING] and fields is not None and not any(map(is_profiling, fields)):
+        error = FieldRefused if fields else StreamBroke
+        return error(f"{command}: it needs a module of DCGM that is not loaded ({words})", "See dcgmi modules -l")
     if meaning is not None:
         quoted = f" ({words})" if words else ""
         return meaning.error(f"{command}: {meaning.what}{quoted}", meaning.remedy)

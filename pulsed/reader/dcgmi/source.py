@@ -11,7 +11,7 @@ import logging
 import random as random_module
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,13 +22,14 @@ from pulsed.errors import (
     HostEngineHung,
     HostEngineUnavailable,
     ProfilingHeld,
+    ProfilingUnavailable,
     SourceError,
     StreamBroke,
     StreamHung,
     TooManyGpus,
     WatchRefused,
 )
-from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick
+from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick, RawValue
 from pulsed.reader.dcgmi import MIN_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import (
@@ -44,14 +45,16 @@ from pulsed.reader.dcgmi.discovery import (
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
 from pulsed.reader.source import Source, SourceRequest
-from pulsed.translate.fields import fields_to_watch, superchip_fields
+from pulsed.translate.fields import COLUMNS, fields_to_watch, is_profiling, superchip_fields
 
 log = logging.getLogger(__name__)
 
 _ALL_WITH_INSTANCES = "*,*/*"
 
 _NAMELESS_SECONDS = 30.0
-"""When to look again if nothing is known of the GPUs."""
+"""When to look again if nothing is known of the GPUs, or if a GPU may get MIG instances at any time."""
+
+_MIG_MODE = COLUMNS[67]
 
 _MIN_UPKEEP_SECONDS = 5.0
 """From one look at what changed to the next, also where entities come and go all the time."""
@@ -109,6 +112,10 @@ class DcgmiSource(Source):
             sleep,
             self._log_lost,
         )
+        self._random = random
+        self._by_gpu: SlowWatch | None = None
+        self._search: asyncio.Task[None] | None = None
+        self._others: tuple[Layout | None, Layout | None, Layout | None] = (None, None, None)
         self._stream: DmonStream | None = None
         self._began = 0.0
         self._topology = NOTHING_KNOWN
@@ -118,6 +125,8 @@ class DcgmiSource(Source):
         self._entities: frozenset[Labels] = frozenset()
         self._listed: frozenset[Labels] = frozenset()
         self._kept: Sequence[int] | None = None
+        self._mig_positions: Sequence[int] = ()
+        self._mig_modes: Sequence[RawValue] = ()
         self._upkeep: asyncio.Task[None] | None = None
         self._upkeep_at = self._last_upkeep = 0.0
         self._must_restart = self._is_silent = False
@@ -134,9 +143,22 @@ class DcgmiSource(Source):
     def lost(self) -> Mapping[str, tuple[int, ...]]:
         """Requested fields that are unavailable now, by the reason of their error."""
         lost = dict(self._watch.lost)
+        if self._by_gpu is not None:
+            lost.pop(ProfilingUnavailable.reason, None)
         for reason, fields in self._slow_watch.lost.items():
             lost[reason] = (*lost.get(reason, ()), *fields)
         return lost
+
+    @property
+    def requested(self) -> frozenset[int]:
+        """All fields that it requests from these GPUs."""
+        return frozenset((*self._watch.requested, *self._slow_watch.requested))
+
+    @property
+    def pending(self) -> Collection[int]:
+        """Requested fields whose first values have not come yet."""
+        unavailable = {field for fields in self._slow_watch.lost.values() for field in fields}
+        return () if self._slow.has_values else [f for f in self._slow_watch.requested if f not in unavailable]
 
     @property
     def is_limited(self) -> bool:
@@ -191,7 +213,9 @@ class DcgmiSource(Source):
             await self._sleep(delay)
         self._path = find(self._settings.path)
         self._is_silent = False
-        self._topology = await self._identify()
+        before, self._topology = self._topology, await self._identify()
+        if before.labels and before != self._topology:
+            self._slow.forget()
         if (fields := self._fields()) != self._watch.requested:
             self._watch = Watch(fields)
         while True:
@@ -214,10 +238,44 @@ class DcgmiSource(Source):
         self.starts += 1
         self._began = self._clock()
         self._schedule_upkeep(self._began)
-        self._entities = self._listed = _entities(arrival.layout)
+        self._entities = _entities(arrival.layout)
         self._log_lost()
         self._slow.start()
+        gpus = [id_ for entity, id_ in self._topology.labels if entity == "GPU"]
+        refused = self._watch.lost.get(ProfilingUnavailable.reason, ())
+        if len(gpus) > 1 and any(map(is_profiling, refused)) and not self._settings.entities:
+            self._search = asyncio.create_task(self._find_profiling(gpus, refused), name="dcgmi: profiling")
         return arrival
+
+    async def _find_profiling(self, gpus: Sequence[str], fields: Sequence[int]) -> None:
+        """Read the profiling fields from the GPUs that have them: one without them makes the engine refuse all."""
+        able = []
+        for gpu in gpus:
+            watch = Watch(fields)
+            try:
+                stream, _ = await open_stream(watch, self._maker(self.interval, [gpu]), self._patience, self._sleep)
+            except SourceError as error:
+                log.debug("a GPU without profiling fields", extra={"gpu": gpu, "error": str(error)})
+            else:
+                await stream.end_now()
+                able.append(gpu)
+        if able:
+            log.info("profiling fields are read from some GPUs only", extra={"gpus": " ".join(able)})
+            self._by_gpu = SlowWatch(
+                Watch(fields),
+                self.interval,
+                self._patience,
+                self._maker(self.interval, able),
+                Backoff(self._settings.first_pause, self._settings.longest_pause, self._random),
+                self._sleep,
+                self._log_lost,
+            )
+            self._by_gpu.start()
+
+    def _maker(self, interval: float, gpus: Sequence[str]) -> Callable[[Sequence[int]], DmonStream]:
+        """Return what starts streams of these GPUs, and of their MIG instances if these are watched."""
+        parts = [f"{gpu}/*" for gpu in gpus] if self._selection() else []
+        return lambda fields: self._make(fields, interval, ",".join((*gpus, *parts)))
 
     async def _identify(self) -> Topology:
         """Return the identity of the GPUs before the first tick; empty if dcgmi fails.
@@ -246,11 +304,12 @@ class DcgmiSource(Source):
 
     def _schedule_upkeep(self, now: float) -> None:
         seconds = self._settings.upkeep_interval
+        is_short = not self._topology.labels or any(self._mig_modes)
         self._last_upkeep = now
-        self._upkeep_at = now + (seconds if self._topology.labels else min(seconds, _NAMELESS_SECONDS))
+        self._upkeep_at = now + (min(seconds, _NAMELESS_SECONDS) if is_short else seconds)
 
-    def _make(self, fields: Sequence[int], interval: float) -> DmonStream:
-        selection = self._selection()
+    def _make(self, fields: Sequence[int], interval: float, selection: str = "") -> DmonStream:
+        selection = selection or self._selection()
         command = (
             self._path,
             "dmon",
@@ -261,7 +320,7 @@ class DcgmiSource(Source):
             "-d",
             str(round(interval * 1000)),
         )
-        return DmonStream(command, interval, self._settings.max_gpus, self._clock, time.time)
+        return DmonStream(command, interval, self._settings.max_gpus, self._clock, time.time, fields)
 
     def _selection(self) -> str:
         if self._settings.entities:
@@ -269,7 +328,7 @@ class DcgmiSource(Source):
         return _ALL_WITH_INSTANCES if self._watches_instances and self._topology.has_instances else ""
 
     def _tick(self, arrival: RawTick) -> RawTick:
-        slow_layout, slow_values = self._slow.latest(arrival.clock)
+        slow_layout, slow_values = self._latest(arrival.clock)
         parts = arrival.layout, slow_layout, self._topology
         if self._layout is None or parts != self._parts:
             self._layout = merged_layout(
@@ -278,12 +337,31 @@ class DcgmiSource(Source):
             if (entities := _entities(arrival.layout)) != self._entities:  # look for changes of the GPUs soon
                 self._entities = entities
                 self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _MIN_UPKEEP_SECONDS)
+        if parts[0] != self._parts[0]:
+            series = enumerate(arrival.layout.series)
+            self._mig_positions = [position for position, each in series if each.name == _MIG_MODE]
         self._parts = parts
+        modes = [value for position in self._mig_positions if (value := arrival.values[position]) is not None]
+        if modes != self._mig_modes:
+            self._upkeep_at = self._clock() if self._mig_modes else self._upkeep_at
+            self._mig_modes = modes
         self._maintain()
         if self._kept is not None:
             slow_values = [slow_values[position] for position in self._kept]
         values = arrival.values if slow_layout is None else [*arrival.values, *slow_values]
         return replace(arrival, target=self.target, layout=self._layout, values=values, epoch=self._epoch)
+
+    def _latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue]]:
+        """Return the newest values of the other streams, with their layout."""
+        slow, slow_values = self._slow.latest(now)
+        if self._by_gpu is None:
+            return slow, slow_values
+        profiling, values = self._by_gpu.latest(now)
+        if slow is None or profiling is None:
+            return slow or profiling, [*values, *slow_values]
+        if self._others[0] is not profiling or self._others[1] is not slow:
+            self._others = profiling, slow, replace(slow, series=(*profiling.series, *slow.series))
+        return self._others[2], [*values, *slow_values]
 
     def _without_gone(self, layout: Layout, slow: Layout | None) -> Layout | None:
         """Return the slow layout without GPUs that the fast stream listed before and no longer does.
@@ -356,8 +434,15 @@ class DcgmiSource(Source):
         if upkeep is not None:
             upkeep.cancel()
             await asyncio.wait({upkeep})
+        search, self._search = self._search, None
+        if search is not None:
+            search.cancel()
+            await asyncio.wait({search})
         stream, self._stream = self._stream, None
         ends = [self._slow.stop()]
+        by_gpu, self._by_gpu = self._by_gpu, None
+        if by_gpu is not None:
+            ends.append(by_gpu.stop())
         if stream is not None:
             ends.append(stream.end() if in_order else stream.end_now())
         await asyncio.gather(*ends)

@@ -16,6 +16,7 @@ from pulsed.model.raw_tick import RawTick
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.parser import DmonParser, DmonTick
+from pulsed.translate.fields import COLUMNS
 
 _QUIET_SECONDS = 0.05
 """A tick that lacks an entity of the one before counts as whole after so long without another row, at most half an
@@ -37,14 +38,24 @@ Clock = Callable[[], float]
 class DmonStream:
     """One `dcgmi dmon` process, from its start to its end.
 
+    `fields` are those that it watches, in their order; None if they are not known.
+
     `late` counts ticks that were left out: they had waited for pulsed, and were too many, or their age was unknown.
     """
 
-    def __init__(self, command: Sequence[str], interval: float, max_gpus: int, clock: Clock, wall: Clock) -> None:
-        self._command, self._interval = tuple(command), interval
+    def __init__(
+        self,
+        command: Sequence[str],
+        interval: float,
+        max_gpus: int,
+        clock: Clock,
+        wall: Clock,
+        fields: Sequence[int] | None = None,
+    ) -> None:
+        self._command, self._interval, self._fields = tuple(command), interval, fields
         self._clock, self._wall = clock, wall
         self._quiet = min(_QUIET_SECONDS, interval / 2)
-        self._parser = DmonParser(max_gpus=max_gpus)
+        self._parser = DmonParser(max_gpus=max_gpus, requested=[COLUMNS.get(field, "") for field in fields or ()])
         self._loop = asyncio.get_running_loop()
         self._child: Child | None = None
         self._rest = b""
@@ -193,7 +204,7 @@ class DmonStream:
         assert self._child is not None
         name = f"{self._command[0]} dmon"
         texts = [message.text for message in self._parser.drain_messages()]
-        return failure_of(name, self._child.status, texts + self._child.stderr)
+        return failure_of(name, self._child.status, texts + self._child.stderr, self._fields)
 
     def _hung(self, patience: float) -> StreamHung:
         return StreamHung(

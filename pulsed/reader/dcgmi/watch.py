@@ -22,20 +22,15 @@ from pulsed.errors import (
 )
 from pulsed.model.raw_tick import Layout, RawTick, RawValue
 from pulsed.reader.dcgmi.stream import DmonStream
+from pulsed.translate.fields import is_profiling
 
 log = logging.getLogger(__name__)
 
-_PROFILING = (range(1001, 1100), range(1532, 1534))
 _NO_PROFILING = (ProfilingHeld, ProfilingUnavailable)
 """Refusals that apply to all profiling fields."""
 
 _BETWEEN_ATTEMPTS = 0.1  # seconds: a list taken apart is many starts, but never a storm of them
 _FRESH_INTERVALS = 3
-
-
-def is_profiling(field: int) -> bool:
-    """Return whether a field (`DCGM_FI_PROF_*`) needs the profiling hardware and a privileged engine."""
-    return any(field in ids for ids in _PROFILING)
 
 
 class Watch:
@@ -199,23 +194,31 @@ class SlowWatch:
         self._task: asyncio.Task[None] | None = None
         self._stream: DmonStream | None = None
         self._latest: RawTick | None = None
-        self._is_failing = False
+        self._is_failing = self._has_delivered = False
 
     def start(self) -> None:
         """Begin to read, if there is anything to read."""
         if self._watch.requested:
             self._task = asyncio.create_task(self._run(), name="dcgmi: slow fields")
 
+    def forget(self) -> None:
+        """Forget the values."""
+        self._latest = None
+
     async def stop(self) -> None:
-        """End the child and forget the values."""
+        """End the child. Its values count on until they are too old, or there are newer ones."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
         stream, self._stream = self._stream, None
-        self._latest = None
         if stream is not None:
             await stream.end()
+
+    @property
+    def has_values(self) -> bool:
+        """Whether it has delivered values so far, or has nothing to read."""
+        return self._has_delivered or not self._watch.attempt()
 
     def latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue]]:
         """Return the newest layout and values; values are None if they are too old, the layout before the first."""
@@ -232,7 +235,7 @@ class SlowWatch:
                 self._stream, tick = await open_stream(self._watch, self._make, self._patience, self._sleep)
                 self._on_start()
                 while True:
-                    self._latest = tick
+                    self._latest, self._has_delivered = tick, True
                     tick = await self._stream.next(self._patience)
                     self._pauses.reset()
                     if self._is_failing:

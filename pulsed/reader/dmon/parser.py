@@ -82,12 +82,13 @@ class DmonParser:
     """Reads the output of one `dcgmi dmon`, or a capture of it, of any DCGM version and any field list.
 
     Feed it the lines in order; at the end of the stream `feed_rest` what came after the last newline, then `finish`.
-    `columns` are short names for a capture without header; a header overrides them. The only error is `TooManyGpus`,
-    for a tick with more than `max_gpus` entities; the parser then starts over.
+    `columns` are short names for a capture without header; a header overrides them. `requested` are the names of the
+    columns that a live one was asked for: those of its header are cut, and may be equal. The only error is
+    `TooManyGpus`, for a tick with more than `max_gpus` entities; the parser then starts over.
     """
 
-    def __init__(self, columns: Sequence[str] = (), max_gpus: int = MAX_GPUS) -> None:
-        self._max_gpus = max_gpus
+    def __init__(self, columns: Sequence[str] = (), max_gpus: int = MAX_GPUS, requested: Sequence[str] = ()) -> None:
+        self._max_gpus, self._requested = max_gpus, requested
         self._table: Table = SplitTable(tuple(columns))
         self._header = ""
         self._rows: dict[DmonEntity, list[RawValue] | None] = {}  # None: the row came and could not be read
@@ -175,7 +176,7 @@ class DmonParser:
         return tick
 
     def _change_header(self, line: str) -> None:
-        table = table_of(line)
+        table = table_of(line, self._requested)
         if table is None:
             self._reject("not_a_row")
             return

@@ -51,13 +51,18 @@ def is_unit_line(line: str) -> bool:
     return _UNITS.match(line) is not None
 
 
-def table_of(header: str) -> Table | None:
-    """Return the table that a header line announces; None if it has no columns."""
+def table_of(header: str, requested: Sequence[str] = ()) -> Table | None:
+    """Return the table that a header line announces; None if it has no columns.
+
+    Args:
+        header: the first of the two lines.
+        requested: the names of the columns that were asked for, in their order; empty ones are those of the header.
+    """
     marker = _HEADER.match(header)
     names = list(_NAME.finditer(header, marker.end())) if marker else []
     if not marker or not names:
         return None
-    columns = _distinct([name.group() for name in names])
+    columns = _distinct([name.group() for name in names], requested)
     hash_at = marker.start("hash")
     if "\t" in header:
         return SplitTable(columns)
@@ -75,14 +80,18 @@ def table_of(header: str) -> Table | None:
     return LeftAlignedTable(columns, starts, blank_cells=entity_width > _OLDEST_LEFT_CELL, width=len(header))
 
 
-def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of columns, the second one of a name as `NAME.2`.
+def _distinct(names: Sequence[str], requested: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of columns: those that were asked for, otherwise the second one of a name as `NAME.2`.
 
     dmon cuts names to 9 characters, so that two fields may have the same one.
 
-    >>> _distinct(["C2CLNKERR", "POWER", "C2CLNKERR"])
+    >>> _distinct(["C2CLNKERR", "POWER", "C2CLNKERR"], [])
     ('C2CLNKERR', 'POWER', 'C2CLNKERR.2')
+    >>> _distinct(["C2CLNKERR", "POWER"], ["C2CLNKERR.2", ""])
+    ('C2CLNKERR.2', 'POWER')
     """
+    if len(requested) == len(names):
+        return tuple(column or name for column, name in zip(requested, names, strict=True))
     seen: Counter[str] = Counter()
     distinct = []
     for name in names:

@@ -140,7 +140,7 @@ CALLS: tuple[DriverCall, ...] = (
     _row(SLOW, "GPU_TEMP_LIMIT", _get("MarginTemperature")),
     _row(SLOW, "MIG_MODE", _get("MigMode")),
     _row(SLOW, "PERSISTENCE_MODE", _get("PersistenceMode")),
-    _row(SLOW, "APP_SM_CLOCK", _get("ApplicationsClock", 1)),
+    _row(SLOW, "APP_SM_CLOCK", _get("ApplicationsClock", 1), _get("ApplicationsClock", 0)),
     _row(SLOW, "APP_MEM_CLOCK", _get("ApplicationsClock", 2)),
     _row(
         SLOW,
@@ -158,7 +158,7 @@ CALLS: tuple[DriverCall, ...] = (
     _row(RARE, "PCIE_MAX_LINK_GEN", _get("MaxPcieLinkGeneration")),
     _row(RARE, "PCIE_MAX_LINK_WIDTH", _get("MaxPcieLinkWidth")),
     _row(RARE, "INFOROM_CONFIG_VALID", _inforom),
-    _row(RARE, "MEMORY_UNREPAIRABLE_FLAG", _get("UnrepairableMemoryFlag_v1")),
+    _row(SLOW, "MEMORY_UNREPAIRABLE_FLAG", _get("UnrepairableMemoryFlag_v1")),
     _row(
         RARE,
         " ".join(f"BANKS_REMAP_ROWS_AVAIL_{level}" for level in ("MAX", "HIGH", "PARTIAL", "LOW", "NONE")),
@@ -168,9 +168,9 @@ CALLS: tuple[DriverCall, ...] = (
     _row(RARE, "ECC_DBE_VOL_SRM", _get("MemoryErrorCounter", 1, 0, 7)),
     _row(RARE, "ECC_SBE_AGG_SRM", _get("MemoryErrorCounter", 0, 1, 7)),
     _row(RARE, "ECC_DBE_AGG_SRM", _get("MemoryErrorCounter", 1, 1, 7)),
-    _row(RARE, "THRESHOLD_SRM", _sram_threshold),
+    _row(SLOW, "THRESHOLD_SRM", _sram_threshold),
     _row(
-        RARE,
+        SLOW,
         "FABRIC_MANAGER_STATUS FABRIC_MANAGER_ERROR_CODE FABRIC_HEALTH_MASK FABRIC_HEALTH_SUMMARY",
         _fabric("v3"),
         _fabric("v2"),

@@ -22,7 +22,7 @@ from pulsed.reader.nvml.calls import (
     Numbers,
 )
 from pulsed.reader.nvml.device_list import NvmlDevice
-from pulsed.reader.nvml.field_values import FieldReader, GpmSampler, LinkReader, Values
+from pulsed.reader.nvml.field_values import LINK_TOTALS, FieldReader, GpmSampler, LinkReader, Values
 from pulsed.reader.nvml.library import GONE, is_refused, optional, profiling_error
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,9 @@ class DeviceReader:
         self.values: Values = {**self._support}
         for names in ([metric.name for metric in metrics], *(group.names for group in self._groups)):
             self.values |= dict.fromkeys(names)
-        self.links = LinkReader(nvml, device) if device.is_board else None
+        self.links = LinkReader(nvml, device, settings.slow_interval) if device.is_board else None
+        if self.links is not None:
+            self.values |= {name: None for name in LINK_TOTALS if name not in self.values}
         self._gpm = self._sampler(metrics, max(3.0 * settings.interval, 1.0)) if has_gpm else None
 
     @property
@@ -78,7 +80,8 @@ class DeviceReader:
     @property
     def names(self) -> Sequence[str]:
         """The metrics that the driver does not refuse, in the order of `values`."""
-        names = {*self._support, *self.counters}.union(*(group.names for group in self._groups))
+        totals = () if self.links is None else self.links.totals
+        names = {*self._support, *self.counters, *totals}.union(*(group.names for group in self._groups))
         return [name for name in self.values if name in names]
 
     @property
@@ -100,6 +103,8 @@ class DeviceReader:
                     group.read(now, self._offset, self.values)
             if self.links is not None:
                 self.links.read(now)
+                answered = {name for group in self._groups for name in group.names}
+                self.values |= {name: total for name, total in self.links.totals.items() if name not in answered}
         except self._nvml.NVMLError as error:
             if error.value not in GONE:
                 raise

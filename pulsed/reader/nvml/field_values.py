@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from pulsed.model.raw_tick import Labels
-from pulsed.reader.nvml.calls import RARE, FieldValue, GpmMetric
+from pulsed.reader.nvml.calls import FieldValue, GpmMetric
 from pulsed.reader.nvml.device_list import NvmlDevice
 from pulsed.reader.nvml.library import ENDED, GONE, REFUSALS, UNINITIALIZED, Handle, call, is_refused
 
@@ -74,29 +74,37 @@ _FIELDS = {
 }
 """Fields whose scope is a link, with DCGM's metrics of the same meaning."""
 
+LINK_TOTALS = tuple(metric for metric in _FIELDS.values() if metric != _STATE)
+"""Counters of a GPU that are the sums of its links: before Blackwell the driver refuses them for all links at once."""
+
 
 class LinkReader:
-    """Reads the NVLinks of one GPU, once a minute: their states, and what they count.
+    """Reads the NVLinks of one GPU: their states, and what they count.
 
     Those that do not exist are refused by the driver, and left out from then on.
+
+    Args:
+        every: seconds between two reads.
 
     Attributes:
         names: metric and number of the link, as in `DCGM_FI_DEV_NVLINK_GET_STATE 14`: all states, and the counters of
             which any link has one above 0. A clean link costs no series besides.
         values: by name.
+        totals: of the counters that any link has, by metric.
     """
 
-    def __init__(self, nvml: ModuleType, device: NvmlDevice) -> None:
+    def __init__(self, nvml: ModuleType, device: NvmlDevice, every: float) -> None:
         fields = [
-            FieldValue(field, f"{metric} {link}", RARE, scope=link)
+            FieldValue(field, f"{metric} {link}", every, scope=link)
             for field, metric in _FIELDS.items()
             for link in range(MAX_LINKS)
         ]
         self._fields = FieldReader(nvml, device.handle, fields)
         self._labels = (("gpu", str(device.index)), ("gpu_uuid", device.uuid))
-        self._due = -math.inf
+        self._every, self._due = every, -math.inf
         self.names: Sequence[str] = ()
         self.values: Values = {}
+        self.totals: dict[str, float] = {}
 
     def read(self, now: float) -> None:
         """Read the links if they are due at `now`, seconds of a clock that never steps.
@@ -106,12 +114,17 @@ class LinkReader:
         """
         if now < self._due or not self._fields.names:
             return
-        self._due = now + RARE
+        self._due = now + self._every
         self.values = dict.fromkeys(self._fields.names)
         self._fields.read(self.values)
         shown = {name.split()[0] for name in self.names} | {_STATE}
         shown |= {name.split()[0] for name, value in self.values.items() if value}
         self.names = [name for name in self._fields.names if name.split()[0] in shown]
+        self.totals = {}
+        for name, value in self.values.items():
+            metric = name.split()[0]
+            if value is not None and metric != _STATE:
+                self.totals[metric] = self.totals.get(metric, 0.0) + value
 
     def labels(self, name: str) -> tuple[str, Labels]:
         """Return metric and labels of a name, as on a dcgm-exporter's page."""

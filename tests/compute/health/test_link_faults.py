@@ -125,17 +125,28 @@ def counters(links: int = 18, **kinds: dict[int, float]) -> LinkCounters:
     ],
 )
 def test_a_link_that_alone_has_recovered_is_named(recovered: dict[int, float], state: str, text: str) -> None:
-    check = Sim().check("nvlink_errors", Extras(nvlink_counters=counters(link_recoveries=recovered)))
+    extras = Extras(nvlink_counters=counters(link_recoveries=recovered))
+    check = Sim().check("nvlink_errors", extras, nvlink_receive_errors_total=0.0)
     assert (check.state, text in check.message) == (state, True)
 
 
 @pytest.mark.parametrize(
     ("links", "recoveries", "state"),
-    [(4, 1.0, "info"), (4, 0.9, "ok"), (3, 1.0, "unknown"), (4, 99.0, "info"), (4, 100.0, "warn")],
+    [(4, 1.0, "info"), (4, 0.9, "ok"), (4, 99.0, "info"), (4, 100.0, "warn")],
 )
 def test_one_of_four_links_or_more_is_an_outlier(links: int, recoveries: float, state: str) -> None:
-    check = Sim().check("nvlink_errors", Extras(nvlink_counters=counters(links, link_recoveries={0: recoveries})))
-    assert check.state == state
+    extras = Extras(nvlink_counters=counters(links, link_recoveries={0: recoveries}))
+    assert Sim().check("nvlink_errors", extras, nvlink_receive_errors_total=0.0).state == state
+
+
+def test_recoveries_alone_do_not_show_that_links_have_no_errors() -> None:
+    extras = Extras(nvlink_counters=counters(link_recoveries={}))
+    assert Sim().check("nvlink_errors", extras, nvlink_link_recoveries_total=0.0).state == "unknown"
+    raised = Extras(nvlink_counters=counters(link_recoveries={14: 505.0}))
+    assert Sim().check("nvlink_errors", raised).state == "warn"
+    assert (
+        Sim().check("nvlink_errors", Extras(nvlink_counters=counters(3, link_recoveries={0: 1.0}))).state == "unknown"
+    )
 
 
 def test_errors_name_their_links_and_links_are_listed() -> None:

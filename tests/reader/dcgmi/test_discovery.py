@@ -134,6 +134,15 @@ async def test_no_answer_about_mig_is_no_error(tmp_path: Path) -> None:
     assert (await discover((path,), 10)).labels == {("GPU", "0"): FACTS}
 
 
+async def test_the_list_of_a_command_that_fails_at_its_end_counts(tmp_path: Path) -> None:
+    whole = install(tmp_path, Scenario(gpus=gpus("ampere", 1)))
+    end = "Error: Cannot get NvSwitch list from remote node. Return: This request is serviced by a module of DCGM that"
+    path = script(tmp_path, f'{whole} "$@"; echo "{end} is not currently loaded"; exit 223', "failing")
+    assert (await discover((path,), 10)).labels == {("GPU", "0"): FACTS}
+    with pytest.raises(StreamBroke, match="a module of DCGM that is not loaded"):
+        await discover((script(tmp_path, f'echo "{end} is not currently loaded"; exit 223'),), 10)
+
+
 async def test_a_question_without_answer_ends(tmp_path: Path) -> None:
     path = script(tmp_path, "exec sleep 60")
     started = time.monotonic()

@@ -33,8 +33,19 @@ EXPECTED: dict[str, type[SourceError]] = {
 }
 
 
-def error_of(status: int | None, text: str) -> SourceError:
-    return failure_of("dcgmi dmon", status, text.splitlines())
+def error_of(status: int | None, text: str, fields: tuple[int, ...] = (1001, 155)) -> SourceError:
+    return failure_of("dcgmi dmon", status, text.splitlines(), fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"), [((155,), FieldRefused), ((), StreamBroke), ((1001,), ProfilingUnavailable)]
+)
+def test_a_missing_module_is_that_of_profiling_for_its_fields_only(
+    fields: tuple[int, ...], error: type[SourceError]
+) -> None:
+    found = error_of(223, FAILURES["module_not_loaded"].text, fields)
+    assert type(found) is error
+    assert ("profiling" in str(found)) is (error is ProfilingUnavailable)
 
 
 def test_the_table_of_the_stand_in_is_covered() -> None:

@@ -14,7 +14,8 @@ from pulsed.errors import (
     SourceError,
     TooManyCounters,
 )
-from pulsed.reader.dcgmi.watch import Watch, is_profiling
+from pulsed.reader.dcgmi.watch import Watch
+from pulsed.translate.fields import is_profiling
 
 Engine = Callable[[tuple[int, ...]], SourceError | None]
 

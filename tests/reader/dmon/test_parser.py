@@ -750,3 +750,19 @@ class TestSamples:
                 assert found[:-1] == whole[: len(found) - 1] if found else True
                 for entity, values in found[-1].items() if found else ():
                     assert values in (whole[len(found) - 1][entity], [None] * len(values))
+
+
+def test_a_live_stream_names_its_columns_by_what_was_asked_for() -> None:
+    """dmon cuts names to 9 characters: two fields of a C2C link have the same one."""
+    header = "#Entity         C2CLNKERR                   POWER        "
+    parser = DmonParser(requested=["C2CLNKERR.2", ""])
+    for line in (
+        header,
+        "ID                                          W            ",
+        "GPU 0           3                           95.000       ",
+    ):
+        parser.feed(line)
+    tick = parser.finish()
+    assert tick is not None
+    assert [series.name for series in tick.layout.series] == ["C2CLNKERR.2", "POWER"]
+    assert list(tick.values) == [3, 95.0]

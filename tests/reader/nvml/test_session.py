@@ -82,6 +82,22 @@ def test_a_superchip_has_its_fabric_its_place_and_its_links(nvml: LoadedStandin)
     assert len(found.nvlink_counters or ()) == 18
 
 
+def test_the_errors_of_a_gpu_are_those_of_its_links_where_the_driver_has_no_sum(nvml: LoadedStandin) -> None:
+    nvml.gpus = [boards.superchip(0), boards.hopper(1)]
+    for link in range(18):
+        nvml.gpus[0] |= {f"link.{1000 * link + field}": 0 for field in (161, 162, 163)}
+    nvml.gpus[0] |= {"link.5163": 7, "link.9163": 2, "link.5161": 1}
+    nvml.write()
+    with reading() as reader:
+        numbers = reader.numbers()
+        assert numbers["0"]["nvlink_crc_errors_total"] == 9.0
+        assert (numbers["0"]["nvlink_replay_errors_total"], numbers["0"]["nvlink_recovery_errors_total"]) == (1.0, 0.0)
+        nvml.gpus[0] |= {"link.5163": 8}
+        nvml.write()
+        assert reader.numbers(1.0)["0"]["nvlink_crc_errors_total"] == 9.0
+        assert reader.numbers(10.0)["0"]["nvlink_crc_errors_total"] == 10.0
+
+
 def test_profiling_counters_begin_with_the_second_sample(nvml: LoadedStandin) -> None:
     nvml.gpus = [boards.hopper()]
     nvml.write()
