@@ -26,6 +26,7 @@ line() {
 job() {
     line job_id "$SLURM_JOB_ID"
     line array "${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}"
+    line component "${SLURM_HET_JOB_OFFSET:+$SLURM_HET_JOB_ID+$SLURM_HET_JOB_OFFSET}"
     line uid "$SLURM_JOB_UID"
     line user "$SLURM_JOB_USER"
     line account "$SLURM_JOB_ACCOUNT"

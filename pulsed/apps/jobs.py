@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -55,8 +56,12 @@ def run_job(options: argparse.Namespace) -> int:
         DaemonUnreachable, RequestRefused: no daemon answered without an error.
     """
     id, format = options.id, options.format
-    if id is not None and is_url(id):
-        id, options.urls = None, [id, *options.urls]
+    if id is not None and is_url(id):  # the name of the job may follow
+        names = [each for each in options.urls if not is_url(each)]
+        urls = [id, *(each for each in options.urls if is_url(each))]
+        if len(names) > 1:
+            options.parser.error(f"{names[1]!r} is not the URL of a pulsed; give one ID")
+        id, options.urls = names[0] if names else None, urls
     clients = clients_of(options.urls, options.nodes, client_settings(options))
     if options.compare and (id is not None or format not in ("text", "json")):
         options.parser.error("--compare takes two IDs, no other, and --format text or json")
@@ -143,7 +148,18 @@ def _error(id: str, clients: Clients, errors: Sequence[PulsedError]) -> PulsedEr
     """Return the error of a job that no daemon has: the first one that is not a 404, or `no such job`."""
     other = next((each for each in errors if not (isinstance(each, RequestRefused) and each.status == 404)), None)
     where = next(iter(clients.values())).address if len(clients) == 1 else f"{len(clients)} nodes"
-    return other or JobNotFound(f"{where}: there is no job {id!r}", "`pulsed job` lists all")
+    names = [name for each in errors if isinstance(each, RequestRefused) for name in _nearest(each.text)]
+    nearest = f"the nearest names are {', '.join(get_close_matches(id, dict.fromkeys(names)))}; " if names else ""
+    return other or JobNotFound(f"{where}: there is no job {id!r}", f"{nearest}`pulsed job` lists all")
+
+
+def _nearest(body: str) -> list[str]:
+    """Return the names in the answer of a daemon that does not have a job."""
+    try:
+        names = json.loads(body)["nearest"]
+    except (ValueError, LookupError, TypeError):  # of an older daemon
+        return []
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def _reason(error: PulsedError | None) -> str:

@@ -26,6 +26,7 @@ from pulsed.model.target_store import Target
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING
 from pulsed.owners.attribution import LABELS, READ_SECONDS
+from pulsed.owners.attribution.mapping_directory import MappingDirectory
 from pulsed.owners.attribution.pod_workloads import NAME
 from pulsed.owners.attribution.source import AttributionSource
 from pulsed.reader.dcgmi.child import find
@@ -230,6 +231,7 @@ async def _check(source: AttributionSource) -> AttributionCheck:
     try:
         async with asyncio.timeout(READ_SECONDS):
             claims = await source.read()
+            ended = await source.ended_jobs() if isinstance(source, MappingDirectory) and claims else []
     except AttributionError as error:
         return AttributionCheck(source.name, False, note=str(error))
     except TimeoutError:
@@ -238,7 +240,9 @@ async def _check(source: AttributionSource) -> AttributionCheck:
         await source.close()
     if claims is None:
         return AttributionCheck(source.name, False, note=source.absence)
-    return AttributionCheck(source.name, True, len(claims.owners))
+    names = ", ".join(ended)
+    note = f"these jobs have ended and their files remain, see whether the epilog runs: {names}" if ended else ""
+    return AttributionCheck(source.name, True, len(claims.owners), note)
 
 
 _REQUESTED = (ObjectKind("apps", "ReplicaSet"), ObjectKind("batch", "Job"))

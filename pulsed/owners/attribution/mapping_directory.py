@@ -25,6 +25,7 @@ from pulsed.model.gpu import device_key
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
 from pulsed.owners.attribution.slurm_queue import SlurmQueue
 from pulsed.owners.attribution.source import NO_CLAIMS, Claims
+from pulsed.owners.job_names import COMPONENT, RAW_ID
 from pulsed.regular_file import FileTooLarge, open_regular
 
 MAX_FILES = 4096
@@ -71,9 +72,11 @@ class MappingDirectory:
     every: float = 1.0
     boot_time: Callable[[], float] = field(default=lambda: 0.0, compare=False)
     queue: SlurmQueue | None = None
-    # What the last look found; `_begins` has when each job got its first device, by job id.
+    # What the last look found; `_begins` has when each job got its first device, by job id, and `_changed` when the
+    # newest of its files was modified.
     _files: Mapping[str, _Mapping] = field(default_factory=dict, init=False, compare=False)
     _begins: Mapping[str, float] = field(default_factory=dict, init=False, compare=False)
+    _changed: Mapping[str, float] = field(default_factory=dict, init=False, compare=False)
     _claims: Claims = field(default=NO_CLAIMS, init=False, compare=False)
     _booted: float = field(default=math.inf, init=False, compare=False)
     _is_absent: bool = field(default=False, init=False, compare=False)
@@ -105,7 +108,11 @@ class MappingDirectory:
             AttributionError: the directory cannot be listed.
         """
         claims = await self._thread.call(self.read_files)
-        return self.queue.complete(claims) if self.queue and claims else claims
+        return self.queue.complete(claims, self._changed) if self.queue and claims else claims
+
+    async def ended_jobs(self) -> list[str]:
+        """Return the ids of the jobs with files that have ended, as `squeue` shows. Waits for it."""
+        return await self.queue.ended(self._changed) if self.queue else []
 
     async def close(self) -> None:
         """Abandon what is looked up."""
@@ -149,6 +156,7 @@ class MappingDirectory:
                 rejected["bad_line"] = rejected.get("bad_line", 0) + mapping.jobs.bad_lines
         if rejected or files != self._files or self._claims is NO_CLAIMS:
             self._begins, self._files = self._begins_of(files), files
+            self._changed = _changed(files.values())
             owners = _owners(files.values(), self._begins)
             self._claims = Claims(owners, self._claims.is_complete or bool(owners))
         return replace(self._claims, rejected=rejected) if rejected else self._claims
@@ -226,6 +234,15 @@ def _owners(files: Iterable[_Mapping], begins: Mapping[str, float]) -> Mapping[s
     return {key: tuple(owners.values()) for key, owners in by_device.items()}
 
 
+def _changed(files: Iterable[_Mapping]) -> Mapping[str, float]:
+    """Return when the newest file of each job was modified."""
+    changed: dict[str, float] = {}
+    for mapping in files:
+        for owner in mapping.jobs.owners:
+            changed[owner.id] = max(changed.get(owner.id, 0.0), mapping.modified)
+    return changed
+
+
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\[\]-]{0,63}")
 _PAIR = re.compile(r"([a-z_]+)=(.*)")
 
@@ -240,8 +257,9 @@ class JobFile(NamedTuple):
 def parse_job_file(text: str) -> JobFile:
     """Parse the contents of a file.
 
-    Keys are `job_id`, `array` (`4711_7`, which then is the id, and `job_id` a label), `user`, `uid`, `account`,
-    `partition`, `cluster`, `name`, `start` (Unix seconds); others are ignored.
+    Keys are `job_id`, `array` (`4711_7`, which then is the id, and `job_id` a label), `component` (`700+1`, of a
+    heterogeneous job), `user`, `uid`, `account`, `partition`, `cluster`, `name`, `start` (Unix seconds); others are
+    ignored.
     """
     jobs: dict[str, Owner] = {}
     pairs: list[dict[str, str]] = []
@@ -272,7 +290,11 @@ def parse_job_file(text: str) -> JobFile:
             partition=values.get("partition", ""),
             cluster=values.get("cluster", ""),
             name=values.get("name", ""),
-            labels=(("job_id", values["job_id"]),) if "array" in values and "job_id" in values else (),
+            labels=tuple(
+                (label, values[label])
+                for label, is_known in ((RAW_ID, "array" in values), (COMPONENT, True))
+                if is_known and values.get(label)
+            ),
         )
         jobs.setdefault(job, owner)
     return JobFile(tuple(jobs.values()), bad)

@@ -183,6 +183,8 @@ def _is_unused(gpu: Account) -> bool:
 
 
 def _imbalance(account: Account) -> Iterator[Advice]:
+    if account.get("parts"):  # they do not work in step
+        return
     means = {gpu_name(gpu, with_node=True): mean([gpu], "real_utilization") for gpu in _used_alone(account)}
     ratios = {name: ratio for name, ratio in means.items() if ratio is not None}
     if len(ratios) < 2:

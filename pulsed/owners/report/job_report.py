@@ -15,9 +15,11 @@ from pulsed.owners.report.job_numbers import (
     MISSING,
     Account,
     by_state,
+    gpu_key,
     gpu_name,
     has_several_nodes,
     idle_seconds,
+    job_name,
     joules,
     mean,
     percent,
@@ -122,20 +124,30 @@ def job_title(account: Account) -> str:
     who = ", ".join(filter(None, (owner["user"], owner["account"], containers)))
     kind = "Job" if owner["kind"] == "slurm_job" else owner["kind"].capitalize()
     name = owner["name"] if owner["name"] and owner["name"] not in owner["id"] else ""
-    return "  ".join(filter(None, (f"{kind} {owner['id']}" + (f" ({who})" if who else ""), name)))
+    return "  ".join(filter(None, (f"{kind} {job_name(owner)}" + (f" ({who})" if who else ""), name)))
 
 
 def _extent(account: Account) -> str:
     gpus = account["gpus"]
-    models = Counter(_model(gpu) for gpu in gpus)
+    models = Counter(_model(gpu) for gpu in {gpu_key(gpu): gpu for gpu in gpus}.values())
     nodes = len({gpu["node"] for gpu in gpus})
     facts = [
         " + ".join(f"{count} x {model}" for model, count in models.items()),
+        *_parts(account),
         f"{nodes} node{'s' if nodes != 1 else ''}",
         duration_text(account["elapsed_seconds"]),
         account["state"],
     ]
     return ", ".join(facts)
+
+
+def _parts(account: Account) -> Iterator[str]:
+    """Yield the number of the tasks of an array, or of the components of a heterogeneous job."""
+    if parts := account.get("parts"):
+        count = max(account["part_count"], len(parts))
+        word = "component" if "+" in parts[0]["id"] else "task"
+        of_all = f"the newest {len(parts)} of " if len(parts) < count else ""
+        yield f"{of_all}{count} {word}{'s' if count != 1 else ''}"
 
 
 def _model(gpu: Account) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pulsed.json_text import duration_text
 from pulsed.model.gpu import DEMO_MARK
-from pulsed.owners.report.job_numbers import MISSING, Account, percent, summary_of
+from pulsed.owners.report.job_numbers import MISSING, Account, job_name, percent, summary_of
 from pulsed.printable import clean
 
 DEMO_NOTICE = "DEMO DATA: these GPUs do not exist"
@@ -37,7 +37,7 @@ def cells(columns: Sequence[TextColumn], rows: Iterable[Account]) -> list[list[s
 
 
 _JOB_COLUMNS = (
-    TextColumn("JOB", lambda account: f"{account['owner']['id']}"),
+    TextColumn("JOB", lambda account: job_name(account["owner"])),
     TextColumn("KIND", lambda account: f"{account['owner']['kind']}"),
     TextColumn("USER", lambda account: account["owner"]["user"] or MISSING),
     TextColumn("STATE", lambda account: f"{account['state']}"),

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any, Literal
 
 from pulsed.json_text import duration_text
-from pulsed.owners.report.job_numbers import JOULES_PER_KWH, MAX_UNKNOWN_RATIO, MISSING, Account, percent
+from pulsed.owners.report.job_numbers import JOULES_PER_KWH, MAX_UNKNOWN_RATIO, MISSING, Account, job_name, percent
 from pulsed.owners.report.sums import added, mean_of, ratio_of
 from pulsed.owners.report.text_table import DEMO_NOTICE, TextColumn, aligned, cells
 from pulsed.printable import text_cell
@@ -140,7 +140,7 @@ _ROW = (
     TextColumn("OBSERVED", lambda row: percent(ratio_of(row["observed_seconds"], row["held_seconds"]))),
 )
 _JOB = (
-    TextColumn("JOB", lambda job: f"{job['owner']['id']}"),
+    TextColumn("JOB", lambda job: job_name(job["owner"])),
     TextColumn("USER", lambda job: job["owner"]["user"] or MISSING),
     TextColumn("BEGIN", lambda job: f"{job['begin'][:10]}"),
     TextColumn("GPUS", lambda job: f"{job['gpu_count']}"),

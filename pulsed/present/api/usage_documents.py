@@ -12,7 +12,8 @@ from pulsed.model.gpu import node_of
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
 from pulsed.owners.accounting.counter_vector import observed, total, value
-from pulsed.owners.report.account_totals import pod_account
+from pulsed.owners.job_names import group_of, part_of
+from pulsed.owners.report.account_totals import MAX_PARTS, group_account, pod_account
 from pulsed.owners.report.job_comparison import compared_jobs, comparison_notes, comparison_rows
 from pulsed.owners.report.job_numbers import Prices
 from pulsed.owners.report.job_report import JobReport, job_head
@@ -42,16 +43,33 @@ class ComparisonShape(DocumentModel):
     notes: list[str] = Field(description="what differs by more than its spread, and what cannot be judged")
 
 
+class JobPartShape(DocumentModel):
+    """A task of an array of jobs, or a component of a heterogeneous job."""
+
+    id: str
+    state: str = Field(description="running or ended")
+    begin: Time
+    end: TimeOrNull
+
+
 class NewestAccountShape(AccountShape):
     """The newest account of a name."""
 
+    parts: list[JobPartShape] = Field(
+        [], description="of the id of an array or a heterogeneous job: the newest account of each task or component"
+    )
+    part_count: int = Field(0, description=f"their number; the account has the newest {MAX_PARTS} of them")
     earlier: list[EarlierAccountShape] = Field(description="earlier accounts of the name, the newest first")
     report: JobReportShape | None = Field(None, description="with `?report=true`")  # type: ignore[valid-type] # of a row
     comparison: ComparisonShape | None = Field(None, description="with `?with=`")
 
 
-def newest_document(accounts: Sequence[OwnerAccount], here: str, prices: Prices) -> Document:
-    """Return the first of the accounts of a name, the newest; of a pod with all containers that had GPUs then."""
+def newest_document(accounts: Sequence[OwnerAccount], name: str, here: str, prices: Prices) -> Document:
+    """Return the first of the accounts of a name, the newest; of a pod with all containers that had GPUs then, of an
+    array of jobs with all tasks, of a heterogeneous job with all components.
+    """
+    if any(group_of(each.owner) == name for each in accounts):
+        return _group_document([each for each in accounts if group_of(each.owner) == name], name, here, prices)
     newest = accounts[0]
     containers = {newest.owner.id: newest}
     if newest.owner.kind == "pod":
@@ -63,7 +81,18 @@ def newest_document(accounts: Sequence[OwnerAccount], here: str, prices: Prices)
     documents = [account_document(each, here, prices) for each in containers.values()]
     document = pod_account(documents) if len(documents) > 1 else documents[0]
     earlier = [EarlierAccountShape.render(each) for each in accounts if each not in containers.values()]
-    return {**document, "earlier": earlier}
+    return {**document, "parts": [], "part_count": 0, "earlier": earlier}
+
+
+def _group_document(accounts: Sequence[OwnerAccount], name: str, here: str, prices: Prices) -> Document:
+    """Return the account of the newest parts of an array or a heterogeneous job."""
+    newest: dict[str, OwnerAccount] = {}
+    for each in accounts:
+        newest.setdefault(part_of(each.owner), each)
+    parts = dict(list(newest.items())[:MAX_PARTS])
+    documents = {part: account_document(each, here, prices) for part, each in parts.items()}
+    earlier = [EarlierAccountShape.render(each) for each in accounts if each not in newest.values()]
+    return {**group_account(name, documents, len(newest)), "earlier": earlier}
 
 
 def comparison_document(first: Document, second: Document) -> Document:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pulsed.model.owner import Owners, pod
+import pytest
+
+from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
@@ -90,6 +92,68 @@ async def test_a_requeued_job_names_its_earlier_accounts() -> None:
     assert [each["begin"] for each in document["earlier"]] == ["2025-12-31T23:58:20.000Z", "2025-12-31T23:56:40.000Z"]
     text = job_report(document)
     assert "Earlier     2025-12-31 23:58 to 2026-01-01 00:00, 2025-12-31 23:56 to" in text
+
+
+TASKS = (
+    Owner("slurm_job", "500_1", DAY, user="ann", labels=(("job_id", "501"),)),
+    Owner("slurm_job", "500", DAY, user="ann", labels=(("array", "500_2"),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [("501", ["500_1"]), ("500_1", ["500_1"]), ("500_1.0", ["500_1"]), ("500_2", ["500"]), ("500", ["500_1", "500"])],
+)
+async def test_the_names_of_the_tasks_of_an_array(name: str, ids: list[str]) -> None:
+    gpus = [((task,), WORKS) for task in TASKS]
+    listed = await answer_of(*gpus, query=f"/{name}?all=true")
+    assert sorted(each["owner"]["id"] for each in listed) == sorted(ids)
+    document = await answer_of(*gpus, query=f"/{name}")
+    assert document["gpu_count"] == len(ids)
+    assert document["total"]["gpu_seconds"] == 4.0 * len(ids)
+
+
+async def test_the_id_of_an_array_has_all_of_its_tasks() -> None:
+    document = await answer_of(*[((task,), WORKS) for task in TASKS], query="/500")
+    assert document["owner"]["id"] == "500"
+    assert {part["id"]: part["state"] for part in document["parts"]} == {"500_1": "running", "500_2": "running"}
+    assert document["part_count"] == 2
+    text = job_report(document)
+    assert "Job 500 (ann)   2 x GPU, 2 tasks, 1 node, " in text
+    assert "  1 (500_2)  " in text
+    one = await answer_of(*[((task,), WORKS) for task in TASKS], query="/500_2")
+    assert job_report(one).startswith("Job 500_2 (ann)   1 x GPU, 1 node, ")
+
+
+async def test_tasks_that_had_one_gpu_after_each_other() -> None:
+    node = Node()
+    for task in TASKS:
+        for _ in range(5):
+            node.sees(((task,), WORKS))
+    assert node.tick is not None
+    target = Target("exporter", "test", 1.0, 10.0)
+    target.accept(node.tick, time.monotonic())
+    ended = EndedAccounts()
+    for account in node.ended:
+        ended.add(account)
+    accounts = Accounts(node.accounting, ended)
+    status, document, _ = await ask(routes(owner_router(TargetStore("here", [target]), accounts)), "/jobs/500")
+    assert status == 200
+    assert (document["gpu_count"], len(document["gpus"]), document["part_count"]) == (1, 2, 2)
+
+
+async def test_the_nearest_names_of_one_that_is_not_found() -> None:
+    node = Node()
+    node.sees(((job("4711"),), WORKS), ((pod("ml", "web-0"),), RESTS))
+    assert node.tick is not None
+    target = Target("exporter", "test", 1.0, 10.0)
+    target.accept(node.tick, time.monotonic())
+    app = routes(owner_router(TargetStore("here", [target]), Accounts(node.accounting, EndedAccounts())))
+    status, document, _ = await ask(app, "/jobs/4712")
+    assert (status, document["nearest"]) == (404, ["4711"])
+    assert document["error"] == "job '4712' not found; the nearest names are 4711; /jobs lists all jobs"
+    status, document, _ = await ask(app, "/jobs/zzzzzz")
+    assert (status, document) == (404, {"error": "job 'zzzzzz' not found; /jobs lists all jobs"})
 
 
 async def test_the_texts_of_a_report_are_those_of_pulsed_job() -> None:
