@@ -22,10 +22,10 @@ from typing import NamedTuple
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import AttributionError
 from pulsed.model.gpu import device_key
+from pulsed.model.job_names import COMPONENT, RAW_ID
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
 from pulsed.owners.attribution.slurm_queue import SlurmQueue
 from pulsed.owners.attribution.source import NO_CLAIMS, Claims
-from pulsed.owners.job_names import COMPONENT, RAW_ID
 from pulsed.regular_file import FileTooLarge, open_regular
 
 MAX_FILES = 4096

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import NamedTuple
 
+from pulsed.model.job_names import ARRAY, COMPONENT, RAW_ID
 from pulsed.model.owner import Owner
 from pulsed.owners.attribution.source import Claims
-from pulsed.owners.job_names import ARRAY, COMPONENT, RAW_ID
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from pulsed.config.settings import Problem, Settings, setting
 from pulsed.config.values import Factor, Text
+from pulsed.model.job_names import ARRAY, COMPONENT
 from pulsed.model.vocabulary import UNKNOWN
-from pulsed.owners.job_names import ARRAY, COMPONENT
 from pulsed.owners.report.sums import added, mean_of, ratio_of
 
 Account = Mapping[str, Any]

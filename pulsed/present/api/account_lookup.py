@@ -10,11 +10,11 @@ from itertools import chain
 from typing import NamedTuple
 
 from pulsed.json_text import json_bytes
+from pulsed.model.job_names import names_of_owner
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, EndedAccounts, account_key, ended_account
-from pulsed.owners.job_names import names_of_owner
 from pulsed.owners.report.job_numbers import NO_PRICES, Prices
 from pulsed.owners.report.owner_totals import WorkloadTotals
 from pulsed.owners.report.usage import GroupBy

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from pydantic import Field, create_model
 
 from pulsed.model.gpu import node_of
+from pulsed.model.job_names import group_of, part_of
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
 from pulsed.owners.accounting.counter_vector import observed, total, value
-from pulsed.owners.job_names import group_of, part_of
 from pulsed.owners.report.account_totals import MAX_PARTS, group_account, pod_account
 from pulsed.owners.report.job_comparison import compared_jobs, comparison_notes, comparison_rows
 from pulsed.owners.report.job_numbers import Prices

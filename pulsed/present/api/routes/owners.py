@@ -15,11 +15,11 @@ from pydantic import Field, create_model
 from pulsed.durations import DAY
 from pulsed.lane import Lane, LaneFull
 from pulsed.model.gpu import GpuKey
+from pulsed.model.job_names import group_of, without_step
 from pulsed.model.owner import OwnerKind
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import account_key
-from pulsed.owners.job_names import group_of, without_step
 from pulsed.owners.report.job_report import report_of
 from pulsed.owners.report.owner_totals import (
     FAMILIES,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pulsed.model.job_names import group_of, names_of_owner, part_of, without_step
 from pulsed.model.owner import Owner, pod
-from pulsed.owners.job_names import group_of, names_of_owner, part_of, without_step
 
 
 @pytest.mark.parametrize(
