@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import AttributionError
@@ -66,12 +66,15 @@ class MappingDirectory:
         every: seconds between two looks.
         boot_time: returns when the host started, in Unix seconds by the clock of now.
         queue: where jobs are looked up whose files lack something.
+        numbers: what a file that is named by a number means, `index` or `device` (file); `auto`: jobstats' files have
+            the numbers of device files, as its exporter does, others indexes.
     """
 
     path: str
     every: float = 1.0
     boot_time: Callable[[], float] = field(default=lambda: 0.0, compare=False)
     queue: SlurmQueue | None = None
+    numbers: Literal["auto", "index", "device"] = "auto"
     # What the last look found; `_begins` has when each job got its first device, by job id, and `_changed` when the
     # newest of its files was modified.
     _files: Mapping[str, _Mapping] = field(default_factory=dict, init=False, compare=False)
@@ -137,13 +140,12 @@ class MappingDirectory:
         rejected: dict[str, int] = {}
         files: dict[str, _Mapping] = {}
         for name, entry in sorted(by_name.items()):
-            key = device_key(name)
-            if key is None:
+            if device_key(name) is None:
                 continue
             before = self._files.get(name)
             try:
                 unchanged = before is not None and before.signature == _signature(entry.stat(follow_symlinks=False))
-                mapping = before if unchanged else _read(entry.path, key)
+                mapping = before if unchanged else _read(entry.path, name, self.numbers)
             except FileNotFoundError:  # removed since the listing
                 continue
             except (OSError, ValueError):  # ValueError: not text
@@ -158,7 +160,8 @@ class MappingDirectory:
             self._begins, self._files = self._begins_of(files), files
             self._changed = _changed(files.values())
             owners = _owners(files.values(), self._begins)
-            self._claims = Claims(owners, self._claims.is_complete or bool(owners))
+            has_numbers = self.numbers == "auto" and any(_NUMBER.match(key) for key in owners)
+            self._claims = Claims(owners, self._claims.is_complete or bool(owners), has_numbers=has_numbers)
         return replace(self._claims, rejected=rejected) if rejected else self._claims
 
     def _since_boot(self, modified: float) -> float:
@@ -199,7 +202,7 @@ def _signature(status: os.stat_result) -> _Signature:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(path: str, key: str) -> _Mapping:
+def _read(path: str, name: str, numbers: str) -> _Mapping:
     """Read a file. Links are not followed, as others than the prolog may be able to write to the directory."""
     with open(open_regular(path, follow_links=False), "rb") as file:
         signature = _signature(os.fstat(file.fileno()))
@@ -207,8 +210,11 @@ def _read(path: str, key: str) -> _Mapping:
     if len(content) > MAX_BYTES:
         raise FileTooLarge(path, MAX_BYTES)
     jobs = parse_job_file(content.decode())
+    is_device = numbers == "device" or (numbers == "auto" and jobs.is_of_jobstats)
+    if is_device and (match := _NUMBER.match(name)):
+        name = f"nvidia{match[1]}{f'/gi{match[2]}' if match[2] else ''}{name[match.end() :]}"
     owners = jobs.owners[: MAX_SHARERS + 1]  # one more, so that these are counted as too many
-    return _Mapping(signature, key, JobFile(tuple(map(_named, owners)), jobs.bad_lines))
+    return _Mapping(signature, device_key(name) or "", jobs._replace(owners=tuple(map(_named, owners))))
 
 
 def _named(owner: Owner) -> Owner:
@@ -244,14 +250,17 @@ def _changed(files: Iterable[_Mapping]) -> Mapping[str, float]:
 
 
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\[\]-]{0,63}")
+_NUMBER = re.compile(r"(\d+)(?:[./](\d+))?(?![\w.-])")
 _PAIR = re.compile(r"([a-z_]+)=(.*)")
 
 
 class JobFile(NamedTuple):
-    """The jobs of a device, dated where the file has `start`, uids in place of names; and its invalid lines."""
+    """The jobs of a device, dated where the file has `start`, uids in place of names; its invalid lines; and whether
+    its form is that of jobstats."""
 
     owners: Owners
     bad_lines: int
+    is_of_jobstats: bool = False
 
 
 def parse_job_file(text: str) -> JobFile:
@@ -297,7 +306,7 @@ def parse_job_file(text: str) -> JobFile:
             ),
         )
         jobs.setdefault(job, owner)
-    return JobFile(tuple(jobs.values()), bad)
+    return JobFile(tuple(jobs.values()), bad, not pairs and any(owner.user_id for owner in jobs.values()))
 
 
 def _seconds(text: str) -> float | None:

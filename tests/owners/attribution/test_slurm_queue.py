@@ -71,7 +71,7 @@ async def test_jobs_of_a_real_slurm(cluster: SlurmCluster, tmp_path: Path, monke
     (tmp_path / "0").write_text(f"{job} 0")
     (tmp_path / "1").write_text(f"job_id={array}_7\nuser=ann\n")
     source = MappingDirectory(str(tmp_path), queue=SlurmQueue())
-    owner = await completed(source, "0")
+    owner = await completed(source, "nvidia0")
     assert (owner.id, owner.user, owner.user_id, owner.partition) == (job, "root", "0", "all")
     assert (owner.account, owner.name, owner.labels) == ("lab", "a b", ())
     owner = await completed(source, "1")
