@@ -11,7 +11,7 @@ the GPU, the owner keeps it, and its account has a gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pulsed.model.computed_tick import Result
@@ -155,6 +155,13 @@ class OwnerAccounting:
         accounts = self._owners.running
         self.settle(accounts)
         return accounts
+
+    def current(self, time: float) -> Sequence[OwnerAccount]:
+        """Return the accounts of all owners that have a GPU, and of those of an earlier run of the daemon whose target
+        does not deliver yet: they still have their GPUs, with a gap up to a Unix time."""
+        gaps = [(account, max(time - account.last_seen, 0.0)) for account in self._owners.restored]
+        restored = [replace(each, now=each.now + gap, elapsed=each.elapsed + gap) for each, gap in gaps]
+        return [*self.running, *restored]
 
     def settle(self, accounts: Iterable[OwnerAccount]) -> None:
         """Bring some accounts up to the newest tick."""

@@ -9,7 +9,7 @@ from typing import Any
 from pulsed.json_text import moment_of
 from pulsed.owners.accounting.activity import Timeline
 from pulsed.owners.report.job_advice import advice_of, unjudged
-from pulsed.owners.report.job_numbers import Account, Prices, cost_of, gpu_key, prices_of, summary_of
+from pulsed.owners.report.job_numbers import Account, Prices, cost_of, gpu_count, gpu_key, prices_of, summary_of
 from pulsed.owners.report.job_statistics import timeline_numbers, total_statistics
 from pulsed.owners.report.sums import added, ratio_of
 
@@ -21,7 +21,7 @@ def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Pri
     """Return an account with its GPUs and all that follows from them; without prices the cost is unknown."""
     observed, held = (sum(gpu[name] for gpu in gpus) for name in ("observed_seconds", "held_seconds"))
     account |= {
-        "gpu_count": len({gpu_key(gpu) for gpu in gpus}),
+        "gpu_count": gpu_count(account["owner"], gpus),
         "coverage": ratio_of(observed, held),
         "boundary_seconds": sum(gpu["boundary_seconds"] for gpu in gpus),
         "total": {

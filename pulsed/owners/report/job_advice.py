@@ -20,6 +20,7 @@ from pulsed.owners.report.job_numbers import (
     gpu_name,
     has_several_nodes,
     idle_seconds,
+    is_of_board,
     mean,
     memory_ratios,
     percent,
@@ -159,7 +160,7 @@ IDLE_TEXT = "Its program has ended, waits or has stopped: end the job when the w
 def _idle(account: Account) -> Iterator[Advice]:
     """Yield GPUs that were never used, and GPUs that were not used at the end."""
     gpus = account["gpus"]
-    never = [gpu for gpu in gpus if _is_unused(gpu)]
+    never = [gpu for gpu in gpus if _is_unused(gpu) and not is_of_board(account["owner"], gpu)]
     for gpu in never:
         yield Advice(
             "idle_gpu",
@@ -169,7 +170,7 @@ def _idle(account: Account) -> Iterator[Advice]:
     for gpu in gpus:
         last, held = gpu["idle_runs"]["last_seconds"], gpu["held_seconds"]
         is_long = last >= IDLE_TAIL_SECONDS or last >= IDLE_TAIL_RATIO * held
-        if gpu not in never and last > 0.0 and is_long:
+        if gpu not in never and last > 0.0 and is_long and not is_of_board(account["owner"], gpu):
             yield Advice(
                 "idle_tail",
                 f"{_name(account, gpu)}: idle for the last {duration_text(last)} of {duration_text(held)}",

@@ -108,6 +108,18 @@ def gpu_key(gpu: Account) -> tuple[str, str, str]:
     return ("" if gpu["uuid"] else gpu["node"], gpu["uuid"] or gpu["gpu"], gpu["mig_id"] or "")
 
 
+def is_of_board(owner: Mapping[str, Any], gpu: Account) -> bool:
+    """Return whether a MIG instance is an owner's by a claim on its board: Slurm gives an instance to one job only."""
+    return owner["kind"] == "slurm_job" and bool(gpu["mig_id"]) and gpu["shared_by"] > 1
+
+
+def gpu_count(owner: Mapping[str, Any], gpus: Iterable[Account]) -> int:
+    """Return how many GPUs an owner had; instances of a board that several jobs claim are divided by the jobs."""
+    by_key = {gpu_key(gpu): gpu for gpu in gpus}
+    claimed = [1.0 / gpu["shared_by"] for gpu in by_key.values() if is_of_board(owner, gpu)]
+    return len(by_key) - len(claimed) + (max(1, round(sum(claimed))) if claimed else 0)
+
+
 def gpu_name(gpu: Account, *, with_node: bool) -> str:
     """Return the name of a GPU or MIG instance: `3`, `3:7`, `gpu01/3`; of a part of an array `3 (500_1)`."""
     name = (gpu["gpu"] or gpu["uuid"] or "?") + (f":{gpu['mig_id']}" if gpu["mig_id"] else "")

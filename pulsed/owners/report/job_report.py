@@ -19,6 +19,7 @@ from pulsed.owners.report.job_numbers import (
     gpu_name,
     has_several_nodes,
     idle_seconds,
+    is_of_board,
     job_name,
     joules,
     mean,
@@ -130,6 +131,8 @@ def job_title(account: Account) -> str:
 def _extent(account: Account) -> str:
     gpus = account["gpus"]
     models = Counter(_model(gpu) for gpu in {gpu_key(gpu): gpu for gpu in gpus}.values())
+    if len(models) == 1:
+        models = Counter(dict.fromkeys(models, account["gpu_count"]))
     nodes = len({gpu["node"] for gpu in gpus})
     facts = [
         " + ".join(f"{count} x {model}" for model, count in models.items()),
@@ -321,6 +324,11 @@ def _unknown(account: Account) -> Iterator[str]:
     for each in account.get("not_judged", ()):  # absent in documents of older daemons
         yield not_judged_text(each)
     low, high = (total[bound] for bound in ("lower", "upper"))
+    if any(is_of_board(account["owner"], gpu) for gpu in account["gpus"]):
+        yield (
+            "which MIG instances are this job's: its claim names the board; let gres.conf have AutoDetect=nvml, or name"
+            " files GPU.INSTANCE"
+        )
     if any(gpu["shared_by"] > 1 for gpu in account["gpus"]):
         least, most = (float(each.get("real_utilization_seconds") or 0.0) for each in (low, high))
         yield f"who did what on shared GPUs: {least:.0f} to {most:.0f} seconds of full use are this owner's"

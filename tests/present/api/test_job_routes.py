@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
 import pytest
 
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
-from pulsed.owners.accounting.saved_accounts import EndedAccounts
+from pulsed.owners.accounting import OwnerAccounting
+from pulsed.owners.accounting.saved_accounts import EndedAccounts, dump_account, load_account
 from pulsed.owners.report.job_report import job_report
 from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.routes.owners import owner_router
@@ -176,3 +179,45 @@ async def test_a_comparison_with_another_job() -> None:
     assert comparison["second"].startswith("Job 2   1 x ")
     assert comparison["rows"][0][:6] == ["", "first", "spread", "second", "spread", "difference"]
     assert comparison["notes"][0].startswith("Differs by more than the spread: real work")
+
+
+async def test_an_owner_that_waits_for_its_exporter_after_a_restart_is_running_with_a_gap() -> None:
+    node = Node()
+    for _ in range(10):
+        node.sees(((job("4711", DAY),), WORKS))
+    saved = load_account(json.loads(json.dumps(dump_account(node.running(job("4711"))))))
+    saved.last_seen = time.time() - 30.0
+    accounting = OwnerAccounting()
+    accounting.restore([saved])
+    app = routes(owner_router(TargetStore("here", []), Accounts(accounting, EndedAccounts())))
+    _, listed, _ = await ask(app, "/jobs")
+    assert (listed["running"], [each["owner"]["id"] for each in listed["jobs"]]) == (1, ["4711"])
+    status, document, _ = await ask(app, "/jobs/4711")
+    assert (status, document["state"], document["total"]["gpu_seconds"]) == (200, "running", 9.0)
+    assert 40.0 <= document["elapsed_seconds"] < 70.0
+    assert 9.0 / 70.0 < document["coverage"] < 9.0 / 39.0
+    _, report, _ = await ask(app, "/report")
+    assert [(row["jobs"], row["gpu_seconds"]) for row in report["rows"]] == [(1, 9.0)]
+
+
+async def test_jobs_that_claim_a_board_share_its_instances() -> None:
+    """The mapping names the board: which instance is whose is not known."""
+    instances = [Device(Entity("mig", "0", "GPU-aa", str(id), "3g.40gb", "here"), "NVIDIA H100") for id in (1, 2)]
+    owners = (job("11", DAY), job("12", DAY))
+    node = Node(30.0)
+    for _ in range(41):
+        node.sees((owners, WORKS), (owners, RESTS), devices=instances)
+    assert node.tick is not None
+    target = Target("exporter", "test", 1.0, 10.0)
+    target.accept(node.tick, time.monotonic())
+    app = routes(owner_router(TargetStore("here", [target]), Accounts(node.accounting, EndedAccounts())))
+    for id in ("11", "12"):
+        _, document, _ = await ask(app, f"/jobs/{id}")
+        assert (document["gpu_count"], document["total"]["gpu_seconds"]) == (1, 1200.0)
+        assert not document["total"]["lower"].get("idle_seconds")
+        assert document["advice"] == []
+        text = job_report(document)
+        assert "1 x H100 MIG, 1 node" in text
+        assert "AutoDetect=nvml" in text
+    _, workloads, _ = await ask(app, "/workloads?by=job")
+    assert [row["gpus"] for row in workloads["workloads"]] == [1.0, 1.0]
