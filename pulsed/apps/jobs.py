@@ -22,12 +22,12 @@ from pulsed.apps.daemon_client import (
     is_url,
 )
 from pulsed.errors import PulsedError
-from pulsed.owners.report.account_totals import is_same_job, merged_account
+from pulsed.owners.report.account_totals import is_same_job, merged_account, merged_accounts
 from pulsed.owners.report.job_comparison import compared_jobs, comparison_report
 from pulsed.owners.report.job_line import job_line, with_gpus
 from pulsed.owners.report.job_report import job_report
 from pulsed.owners.report.text_table import job_table
-from pulsed.owners.report.usage import LABELS, WORST, merged_jobs, merged_rows, usage_csv, usage_table
+from pulsed.owners.report.usage import LABELS, WORST, merged_usage, usage_csv, usage_table
 from pulsed.printable import clean, clean_lines
 
 Document = dict[str, Any]
@@ -95,22 +95,25 @@ def run_report(options: argparse.Namespace) -> int:
     The nodes that are missing are named on stderr; JSON has them itself.
     """
     clients = clients_of(options.urls, options.nodes, client_settings(options))
-    path = f"/report?by={options.by}&since={time.time() - options.since:.0f}"
+    path = f"/report?by={options.by}&since={time.time() - options.since:.0f}&parts=true"
     answers = _all_answers(clients, lambda get: get(path), "rows", lambda each: _check_report(each, options)).checked()
-    rows, worst = ([each for document in answers.documents.values() for each in document[name]]
-                   for name in ("rows", "worst"))  # fmt: skip
-    usage = {
+    merged = merged_usage(answers.documents, LABELS[options.by])
+    usage: Document = {
         "by": options.by,
         "seconds": options.since,
-        "rows": merged_rows(rows, LABELS[options.by]),
-        "worst": merged_jobs(worst)[:WORST],
+        "rows": merged.rows,
+        "worst": merged.worst[:WORST],
         "missing_nodes": answers.missing,
+        "duplicates": merged.duplicates,
     }
     if options.format == "json":
+        for row in (*usage["rows"], *usage["worst"]):
+            row.pop("nodes", None)
         sys.stdout.write(_json(usage))
         return 0
     sys.stdout.write(usage_table(usage) if options.format == "table" else usage_csv(usage))
     sys.stderr.writelines(answers.missing_lines())
+    sys.stderr.writelines(clean_lines(f"duplicate: {each}") for each in merged.duplicates)
     return 0
 
 
@@ -120,7 +123,7 @@ def _print_jobs(clients: Clients, format: str, filters: str = "", *, with_findin
     answers = _all_answers(
         clients, lambda get: all_jobs(get, query, with_ended="since=" in query), "jobs", _check_jobs
     ).checked()
-    accounts = [account for answer in answers.documents.values() for account in answer["jobs"]]
+    accounts, duplicates = merged_accounts({name: answer["jobs"] for name, answer in answers.documents.items()})
     accounts.sort(key=lambda account: account["begin"], reverse=True)
     accounts.sort(key=lambda account: account["end"] or "~", reverse=True)
     if format == "json":
@@ -128,6 +131,7 @@ def _print_jobs(clients: Clients, format: str, filters: str = "", *, with_findin
         return
     sys.stdout.write(job_table(accounts, with_findings=with_findings))
     sys.stdout.writelines(answers.missing_lines())
+    sys.stdout.writelines(clean_lines(f"duplicate: {each}") for each in duplicates)
 
 
 def _account(clients: Clients, id: str) -> Document:
@@ -210,8 +214,8 @@ class DaemonAnswers(NamedTuple):
 
 def _check_report(report: Document, options: argparse.Namespace) -> None:
     """Render the report of one daemon."""
-    rows = {"rows": merged_rows(report["rows"], LABELS[options.by]), "worst": merged_jobs(report["worst"])}
-    usage = {"by": options.by, "seconds": options.since, **rows}
+    merged = merged_usage({"": report}, LABELS[options.by])
+    usage = {"by": options.by, "seconds": options.since, "rows": merged.rows, "worst": merged.worst}
     usage_table(usage)
     usage_csv(usage)
 

@@ -9,7 +9,16 @@ from typing import Any
 from pulsed.json_text import moment_of
 from pulsed.owners.accounting.activity import Timeline
 from pulsed.owners.report.job_advice import advice_of, unjudged
-from pulsed.owners.report.job_numbers import Account, Prices, cost_of, gpu_count, gpu_key, prices_of, summary_of
+from pulsed.owners.report.job_numbers import (
+    Account,
+    Prices,
+    cost_of,
+    gpu_count,
+    gpu_key,
+    job_key,
+    prices_of,
+    summary_of,
+)
 from pulsed.owners.report.job_statistics import timeline_numbers, total_statistics
 from pulsed.owners.report.sums import added, ratio_of
 
@@ -78,6 +87,43 @@ def merged_account(accounts: Sequence[Account], missing: Sequence[Mapping[str, s
     account = _joined(accounts, list(gpus.values()), parts=list(parts.values()))
     account["part_count"] = max(len(parts), *(each.get("part_count", 0) for each in accounts))
     return account | {"answered_nodes": len(accounts), "missing_nodes": [dict(each) for each in missing]}
+
+
+def merged_accounts(by_daemon: Mapping[str, Sequence[Account]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the accounts of several daemons, of which those of one job are one, and in words which GPUs of owners
+    several daemons report."""
+    merged: dict[tuple[str, str, str], list[list[Account]]] = {}
+    reported: dict[tuple[str, str, str], str] = {}
+    shared: dict[tuple[str, str], list[str]] = {}
+    for daemon, accounts in by_daemon.items():
+        own = {gpu_key(gpu) for account in accounts for gpu in account["gpus"]}
+        for key in sorted(own & reported.keys()):
+            shared.setdefault((reported[key], daemon), []).append(key[1])
+        reported = dict.fromkeys(own, daemon) | reported
+    for account in sorted((each for accounts in by_daemon.values() for each in accounts), key=_begin):
+        groups = merged.setdefault(job_key(account["owner"]), [])
+        same = next((group for group in groups if any(_overlap(account, each) for each in group)), None)
+        if same is None:
+            groups.append([account])
+        else:
+            same.append(account)
+    joined = [
+        merged_account(group) if len(group) > 1 else dict(group[0]) for groups in merged.values() for group in groups
+    ]
+    duplicates = [
+        f"{len(gpus)} GPUs, such as {gpus[0]}, are reported by two daemons, {first} and {second}: they count once"
+        for (first, second), gpus in shared.items()
+    ]
+    return joined, duplicates
+
+
+def _begin(account: Account) -> str:
+    return str(account["begin"])
+
+
+def _overlap(account: Account, other: Account) -> bool:
+    """Return whether two accounts of an id are of one job: both ran at a time; requeued ones follow each other."""
+    return str(account["begin"]) < (other["end"] or "~") and str(other["begin"]) < (account["end"] or "~")
 
 
 def pod_account(containers: Sequence[Account]) -> dict[str, Any]:

@@ -136,14 +136,26 @@ def _hang(account: Account) -> Iterator[Advice]:
 def _events(account: Account) -> Iterator[Advice]:
     """Yield what was wrong with the GPUs: health problems, also older ones, and findings."""
     first = set(_unanswered(account))
+    slow: list[tuple[Account, Account]] = []
     for gpu in account["gpus"]:
         for condition in gpu.get("conditions", ()):  # absent in documents of older daemons
             check, advice = condition["check"], _of_health(account, gpu, condition)
-            if check in FINDING_TEXTS:
+            if check == "straggler":
+                slow.append((gpu, condition))
+            elif check in FINDING_TEXTS:
                 if check != "hang":
                     yield Advice(check, advice.evidence, FINDING_TEXTS[check])
             elif advice not in first:
                 yield advice
+    if slow:
+        gpu, condition = slow[0]
+        names = ", ".join(gpu_name(each, with_node=has_several_nodes(account)) for each, _ in slow)
+        nodes = {each["node"] for each, _ in slow}
+        if len(slow) > 1 and len(slow) == sum(each["node"] in nodes for each in account["gpus"]):
+            names = f"all {len(slow)} of node {', '.join(sorted(nodes))}"
+        advice = _of_health(account, gpu, condition)
+        evidence = advice.evidence.replace(_name(account, gpu), f"GPU{'s' if len(slow) > 1 else ''} {names}", 1)
+        yield Advice("straggler", evidence, FINDING_TEXTS["straggler"])
 
 
 FINDING_TEXTS: Mapping[str, str] = {

@@ -127,6 +127,11 @@ def gpu_name(gpu: Account, *, with_node: bool) -> str:
     return f"{gpu['node']}/{name}" if with_node else name
 
 
+def job_key(owner: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return what identifies a job among the documents of several daemons at a time."""
+    return (owner["kind"], owner.get("cluster") or "", job_name(owner))
+
+
 def job_name(owner: Mapping[str, Any]) -> str:
     """Return the id by which users know a job: that of the task of an array, or of a component."""
     labels = owner.get("labels") or {}

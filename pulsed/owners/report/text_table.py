@@ -44,6 +44,7 @@ _JOB_COLUMNS = (
     TextColumn("BEGIN", lambda account: f"{account['begin'][:19]}Z"),
     TextColumn("ELAPSED", lambda account: duration_text(account["elapsed_seconds"])),
     TextColumn("GPUS", lambda account: f"{account['gpu_count']}"),
+    TextColumn("NODES", lambda account: f"{len({gpu['node'] for gpu in account['gpus']})}"),
     TextColumn("REAL WORK", lambda account: percent(summary_of(account["total"]).real_utilization_ratio)),
     TextColumn("IDLE", lambda account: percent(summary_of(account["total"]).idle_ratio)),
     TextColumn("ADVICE", lambda account: ", ".join(dict.fromkeys(each["id"] for each in account["advice"]))),

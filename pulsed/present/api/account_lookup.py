@@ -18,7 +18,7 @@ from pulsed.owners.accounting.saved_accounts import AccountKey, EndedAccounts, a
 from pulsed.owners.report.job_numbers import NO_PRICES, Prices
 from pulsed.owners.report.owner_totals import WorkloadTotals
 from pulsed.owners.report.usage import GroupBy
-from pulsed.present.api.usage_documents import Usage
+from pulsed.present.api.usage_documents import NO_USAGE, Usage
 
 Check = Callable[[], None]
 """Called often while files are read; what it raises ends the reading."""
@@ -36,7 +36,7 @@ class Accounts(NamedTuple):
     prices: Callable[[], Prices] = lambda: NO_PRICES
     workloads: WorkloadTotals | None = None
     kept_lines: Callable[[float], Iterable[bytes]] = lambda since: ()
-    kept_usage: Callable[[float, GroupBy, set[int], Check], Usage] = lambda since, by, newer, check: Usage([], [])
+    kept_usage: Callable[[float, GroupBy, set[int], Check], Usage] = lambda since, by, newer, check: NO_USAGE
 
 
 WORK_SECONDS, PAUSE_SECONDS = 2e-3, 1e-4

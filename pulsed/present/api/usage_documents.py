@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from heapq import nlargest
 from typing import Any, NamedTuple
 
 from pydantic import Field, create_model
 
-from pulsed.model.gpu import node_of
+from pulsed.model.gpu import key_of, node_of
 from pulsed.model.job_names import group_of, part_of
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
@@ -18,7 +19,7 @@ from pulsed.owners.report.job_comparison import compared_jobs, comparison_notes,
 from pulsed.owners.report.job_numbers import Prices
 from pulsed.owners.report.job_report import JobReport, job_head
 from pulsed.owners.report.text_table import first_finding, has_demo
-from pulsed.owners.report.usage import LABELS, SUMS, GroupBy, lacks_energy, merged_rows
+from pulsed.owners.report.usage import LABELS, NO_SUMS, SUMS, GroupBy, lacks_energy, merged_rows, with_parts
 from pulsed.present.api.account_documents import AccountShape, OwnerShape, account_document
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, shape_of
 
@@ -127,8 +128,26 @@ _SUMS: Any = {
 }
 _COST: Any = {"cost": (UsageCostShape | None, Field(description="null without prices"))}
 
+_KEYS: Any = {"job_keys": (list[str], Field(description="of their jobs; the same on all nodes of a job of Slurm"))}
+
+_PART = create_model("UsagePart", __base__=DocumentModel, **_KEYS, **_SUMS, **_COST)
+_JOB_PART = create_model("UsedJobPart", __base__=DocumentModel, gpu_count=(int, 0), **_KEYS, **_SUMS, **_COST)
+
+
+def _by_node(part: type[DocumentModel]) -> Any:
+    return dict[str, part]  # type: ignore[valid-type] # made of a table
+
+
+_NODES: Any = {"nodes": (_by_node(_PART), Field({}, description="with `?parts=true`: the sums by node"))}
+
 USAGE_ROW = create_model(
-    "UsageRow", __base__=DocumentModel, **_LABELS, jobs=(int, Field(description="their number")), **_SUMS, **_COST
+    "UsageRow",
+    __base__=DocumentModel,
+    **_LABELS,
+    jobs=(int, Field(description="their number")),
+    **_SUMS,
+    **_COST,
+    **_NODES,
 )
 """What the owners of a group got out of their GPUs; it has the labels of its grouping only."""
 
@@ -142,20 +161,35 @@ class _UsedJob(DocumentModel):
     finding: Text = Field(description="the first advice of its report; null without any")
 
 
-USED_JOB = create_model("UsedJob", __base__=_UsedJob, **_SUMS, **_COST)
+_JOB_NODES: Any = {"nodes": (_by_node(_JOB_PART), Field({}, description="with `?parts=true`: the sums by node"))}
+
+USED_JOB = create_model("UsedJob", __base__=_UsedJob, **_SUMS, **_COST, **_JOB_NODES)
 """What one owner got out of its GPUs."""
 
 
 class Usage(NamedTuple):
-    """Rows, and the owners with the most held idle time, the worst first."""
+    """Rows, the owners with the most held idle time, the worst first, and the keys of all GPUs by node."""
 
     rows: list[Document]
     worst: list[Document]
+    gpus: dict[str, list[str]]
 
     def with_costs(self, prices: Prices) -> Usage:
         """Return the sums with their costs."""
-        rows, worst = ([{**row, "cost": _cost(row, prices)} for row in rows] for rows in self)
-        return Usage(rows, worst)
+
+        def priced(row: Document) -> Document:
+            nodes = {node: {**part, "cost": _cost(part, prices)} for node, part in row["nodes"].items()}
+            return {**row, "cost": _cost(row, prices), "nodes": nodes}
+
+        return Usage(list(map(priced, self.rows)), list(map(priced, self.worst)), self.gpus)
+
+    def without_parts(self) -> Document:
+        """Return the sums for a client that does not add them to those of other daemons."""
+        rows, worst = (
+            [{name: value for name, value in row.items() if name != "nodes"} for row in rows]
+            for rows in (self.rows, self.worst)
+        )
+        return {"rows": rows, "worst": worst}
 
     def plus(self, other: Usage, by: GroupBy) -> Usage:
         """Return the sum with what other owners got."""
@@ -165,7 +199,13 @@ class Usage(NamedTuple):
             further = ({**row, **dict.fromkeys(labels, OTHERS)} for row in rows[MAX_ROWS - 1 :])
             rows = merged_rows([*rows[: MAX_ROWS - 1], *further], labels)
         worst = sorted([*self.worst, *other.worst], key=lambda job: -float(job["held_idle_seconds"]))
-        return Usage(rows, worst[:WORST])
+        gpus = {
+            node: sorted({*self.gpus.get(node, ()), *other.gpus.get(node, ())}) for node in {**self.gpus, **other.gpus}
+        }
+        return Usage(rows, worst[:WORST], gpus)
+
+
+NO_USAGE = Usage([], [], {})
 
 
 MAX_ROWS = 5_000
@@ -183,36 +223,42 @@ class UsageSums:
     """
 
     def __init__(self, groupings: Iterable[GroupBy], here: str) -> None:
-        self._rows: dict[GroupBy, dict[tuple[str, ...], Document]] = {by: {} for by in groupings}
+        self._rows: dict[GroupBy, dict[tuple[str, ...], _Parts]] = {by: {} for by in groupings}
+        self._gpus: dict[str, set[str]] = {}
         self._here = here
-        self._jobs: list[tuple[float, int, Document, OwnerAccount]] = []
+        self._jobs: list[tuple[float, int, _Parts, OwnerAccount]] = []
         self._number = 0
 
     def add(self, account: OwnerAccount) -> None:
         """Add the account of an owner."""
-        job: Document = dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
-        keys = set()
+        job: _Parts = {}
         for gpu in account.gpus.values():
             sums, node = list(_sums(gpu, account.now)), node_of(gpu.device, self._here)
-            for name, amount in sums:
-                job[name] = (job[name] or 0.0) + amount
+            key = _job_key(account, node)
+            self._gpus.setdefault(node, set()).add("|".join(filter(None, key_of(gpu.device, self._here))))
+            _add(job, node, key, sums)
+            job[node]["gpu_count"] = job[node].get("gpu_count", 0) + 1
             for by, rows in self._rows.items():
-                row = _row_of(rows, _labels(by, account.owner, node))
-                row["jobs"] += (by, id(row)) not in keys
-                keys.add((by, id(row)))
-                for name, amount in sums:
-                    row[name] = (row[name] or 0.0) + amount
+                _add(_row_of(rows, tuple(_labels(by, account.owner, node).values())), node, key, sums)
         self._number -= 1
-        self._jobs.append((job["held_idle_seconds"], self._number, job, account))
+        idle = sum(part["held_idle_seconds"] for part in job.values())
+        self._jobs.append((idle, self._number, job, account))
         self._jobs = nlargest(WORST, self._jobs) if len(self._jobs) >= 2 * WORST else self._jobs
 
     def usage(self, by: GroupBy) -> Usage:
         """Return the sums by one of the groupings, without costs."""
-        return Usage(self.rows(by), self.worst)
+        return Usage(self.rows(by), self.worst, self.gpus)
+
+    @property
+    def gpus(self) -> dict[str, list[str]]:
+        """The keys of all GPUs by node."""
+        return {node: sorted(keys) for node, keys in self._gpus.items()}
 
     def rows(self, by: GroupBy) -> list[Document]:
         """Return the rows of one of the groupings, without costs."""
-        return [row | {"cost": None} for row in self._rows[by].values()]
+        return [
+            with_parts(dict(zip(LABELS[by], key, strict=True)), _listed(row)) for key, row in self._rows[by].items()
+        ]
 
     @property
     def worst(self) -> list[Document]:
@@ -220,15 +266,38 @@ class UsageSums:
         return [_job(account, job, self._here) for _, _, job, account in nlargest(WORST, self._jobs)]
 
 
-def _row_of(rows: dict[tuple[str, ...], Document], labels: dict[str, str]) -> Document:
+_Parts = dict[str, Document]
+"""Sums by node, with the set of the keys of jobs."""
+
+
+def _add(parts: _Parts, node: str, key: str, sums: Iterable[tuple[str, float]]) -> None:
+    """Add what a job got out of a GPU."""
+    part = parts.get(node)
+    if part is None:
+        part = parts[node] = {"job_keys": set(), **NO_SUMS, "cost": None}
+    part["job_keys"].add(key)
+    for name, amount in sums:
+        part[name] = (part[name] or 0.0) + amount
+
+
+def _listed(parts: _Parts) -> _Parts:
+    return {node: {**part, "job_keys": list(part["job_keys"])} for node, part in parts.items()}
+
+
+def _job_key(account: OwnerAccount, node: str) -> str:
+    """Return a digest that stands for a job: of Slurm the same on all of its nodes, also after a requeue."""
+    owner = account.owner
+    key: tuple[object, ...] = (owner.kind, node, owner.id, account.begin)
+    if owner.kind == "slurm_job":
+        key = (owner.kind, owner.cluster, part_of(owner) or owner.id)
+    return blake2b(repr(key).encode(), digest_size=6).hexdigest()
+
+
+def _row_of(rows: dict[tuple[str, ...], _Parts], key: tuple[str, ...]) -> _Parts:
     """Return the row with these labels, or that of all others."""
-    key = tuple(labels.values())
     if key not in rows and len(rows) >= MAX_ROWS:
-        labels = dict.fromkeys(labels, OTHERS)
-        key = tuple(labels.values())
-    if key not in rows:
-        rows[key] = labels | {"jobs": 0} | dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
-    return rows[key]
+        key = (OTHERS,) * len(key)
+    return rows.setdefault(key, {})
 
 
 def usage(accounts: Iterable[OwnerAccount], by: GroupBy, here: str) -> Usage:
@@ -259,11 +328,11 @@ def _sums(gpu: GpuAccount, now: float) -> Iterator[tuple[str, float]]:
         yield "energy_joules", joules
 
 
-def _job(account: OwnerAccount, sums: Document, here: str) -> Document:
+def _job(account: OwnerAccount, parts: _Parts, here: str) -> Document:
     document = account_document(account, here)
     head = {name: document[name] for name in ("owner", "begin", "end", "gpu_count")}
     head["is_demo"] = has_demo(document["gpus"])
-    return head | {"finding": first_finding(document)} | sums | {"cost": None}
+    return with_parts(head | {"finding": first_finding(document)}, _listed(parts)) | {"gpu_count": head["gpu_count"]}
 
 
 def _cost(row: Mapping[str, Any], prices: Prices) -> Document | None:

@@ -136,9 +136,9 @@ def test_the_line_of_the_epilog() -> None:
 def test_the_list() -> None:
     made = [document(gpu_account(0)), document(gpu_account(1, idle=1.0), owner=pod("ml", "web\x1b[2J"))]
     assert job_table(made).splitlines() == [
-        "JOB         KIND       USER  STATE  BEGIN                 ELAPSED  GPUS  REAL WORK   IDLE  ADVICE",
-        "4711        slurm_job  ann   ended  2026-01-01T00:00:00Z      4 h     1       40 %    0 %",
-        "ml/web?[2J  pod        -     ended  2026-01-01T00:00:00Z      4 h     1       40 %  100 %  idle_gpu",
+        "JOB         KIND       USER  STATE  BEGIN                 ELAPSED  GPUS  NODES  REAL WORK   IDLE  ADVICE",
+        "4711        slurm_job  ann   ended  2026-01-01T00:00:00Z      4 h     1      1       40 %    0 %",
+        "ml/web?[2J  pod        -     ended  2026-01-01T00:00:00Z      4 h     1      1       40 %  100 %  idle_gpu",
     ]
     assert job_table([]) == "no jobs\n"
 

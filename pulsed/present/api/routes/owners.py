@@ -107,6 +107,7 @@ class ReportShape(NodeAnswer):
     by: str
     rows: list[USAGE_ROW]  # type: ignore[valid-type] # made of a table
     worst: list[USED_JOB] = Field(description="owners with the most held idle time")  # type: ignore[valid-type]
+    gpus: dict[str, list[str]] = Field({}, description="with `?parts=true`: the keys of all GPUs of accounts, by node")
 
 
 class WorkloadsShape(NodeAnswer):
@@ -254,6 +255,10 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
         since: Annotated[
             float, Query(description="owners that have ended before this Unix time are left out", allow_inf_nan=False)
         ] = 0.0,
+        parts: Annotated[
+            bool,
+            Query(description="also what adding the reports of several daemons needs: sums by node, GPUs, jobs"),
+        ] = False,
     ) -> Response:
         account_filter = AccountFilter(since=since or time.time() - REPORT_SECONDS)
         running = usage(running_accounts(accounts, account_filter), by, store.node)
@@ -267,7 +272,8 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
             return of_kept.plus(usage((each for each in ended if account_key(each) in keys), by, store.node), by)
 
         both = running.plus(await made(request, of_files, ended), by).with_costs(accounts.prices())
-        return json_response({**node_answer(store.node), "by": by, **both._asdict()})
+        shown = both._asdict() if parts else both.without_parts()
+        return json_response({**node_answer(store.node), "by": by, **shown})
 
     @router.get(
         "/workloads",
