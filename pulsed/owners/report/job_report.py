@@ -36,6 +36,7 @@ from pulsed.owners.report.job_statistics import (
     sparkline,
 )
 from pulsed.owners.report.text_table import aligned, demo_lines
+from pulsed.owners.report.verdict import verdict_of
 from pulsed.printable import clean
 
 GIBIBYTE = 2**30
@@ -78,6 +79,7 @@ def report_of(account: Account) -> JobReport:
     total, gpus = account["total"], account["gpus"]
     time, energy = _time_unit(total["gpu_seconds"]), _energy_unit(joules(total))
     facts = [
+        ("Verdict", verdict_of(account)),
         ("Real work", _real_work(account)),
         ("Life", _life(account)),
         ("Time", _classes(total, time)),
