@@ -63,7 +63,7 @@ def test_columns_add_up_as_printed(gpus: list[tuple[float, float, float]]) -> No
     shares = [int(share) for share in re.findall(r"(\d+) % \w", lines[3])]
     assert len(rows) <= 33
     assert sum(shares) == 100
-    assert re.search(r"([\d.]+) GPU", lines[2])[1] == rows[-1][1]  # type: ignore[index]
+    assert re.search(r"([\d.]+) GPU", lines[3])[1] == rows[-1][1]  # type: ignore[index]
 
 
 def test_what_is_not_known() -> None:
