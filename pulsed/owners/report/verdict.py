@@ -35,10 +35,12 @@ def verdict_of(account: Account) -> str:
         return "Too little was observed for a verdict."
     count = f"{account['gpu_count']} GPU{'s' if account['gpu_count'] != 1 else ''}"
     work = f"{percent(ratio)} real utilization on {count}"
+    if any(is_of_board(account["owner"], gpu) for gpu in gpus):
+        return f"Not known: which MIG instances of the board are this job's ({work} if all jobs did the same)."
     by_advice = {each["id"]: each["evidence"] for each in account["advice"]}
     if "hang" in by_advice:
         return f"Hangs: {by_advice['hang']}."
-    unused = [gpu for gpu in gpus if _idle_ratio(gpu) >= IDLE_GPU_RATIO and not is_of_board(account["owner"], gpu)]
+    unused = [gpu for gpu in gpus if _idle_ratio(gpu) >= IDLE_GPU_RATIO]
     if len(unused) == len(gpus):
         idle = ratio_of(idle_seconds(total), total["gpu_seconds"])
         return f"Does nothing: {count} idle for {percent(idle)} of the time."

@@ -219,5 +219,6 @@ async def test_jobs_that_claim_a_board_share_its_instances() -> None:
         text = job_report(document)
         assert "1 x H100 MIG, 1 node" in text
         assert "AutoDetect=nvml" in text
+        assert "Verdict     Not known: which MIG instances of the board are this job's" in text
     _, workloads, _ = await ask(app, "/workloads?by=job")
     assert [row["gpus"] for row in workloads["workloads"]] == [1.0, 1.0]
