@@ -110,7 +110,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "control groups": lambda text: owner_of_cgroup(f"0::/{text}\n1:x:{text}"),
     "device name": device_key,
     "job file": parse_job_file,
-    "squeue": parse_job,
+    "squeue": lambda text: parse_job(text, text),
     "dcgmi discovery": lambda text: topology_of(text, text),
     "dcgmi version": parse_versions,
     "dcgmi failure": lambda text: failure_of("dcgmi", 1, [f"Error: {text}", text]),

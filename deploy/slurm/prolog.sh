@@ -9,9 +9,20 @@
 
 # The directory, one of attribution.jobs.directories; the same in epilog.sh.
 directory=${PULSED_JOBS:-/run/pulsed/jobs}
-# Empty: gres.conf lists the GPUs in the order of nvidia-smi, as AutoDetect=nvml does. `nvidia`: its `File=` lists
-# /dev/nvidia0, /dev/nvidia1, ... and the driver numbers these in another order.
-prefix=${PULSED_DEVICE_PREFIX:-}
+# Empty: the numbers of GPUs are their indexes in nvidia-smi, as with AutoDetect=nvml. `nvidia`: they are those of
+# /dev/nvidia0, /dev/nvidia1, ..., as where gres.conf has `File=` without AutoDetect. `auto`: by gres.conf.
+prefix=${PULSED_DEVICE_PREFIX-auto}
+if [ "$prefix" = auto ]; then
+    prefix=
+    slurm_conf=${SLURM_CONF:-/etc/slurm/slurm.conf}
+    for gres in "${slurm_conf%/*}/gres.conf" /run/slurm/conf/gres.conf; do
+        [ -r "$gres" ] || continue
+        if ! grep -qi '^[^#]*autodetect *= *nv' "$gres" && grep -qi '^[^#]*file *= */dev/nvidia' "$gres"; then
+            prefix=nvidia
+        fi
+        break
+    done
+fi
 
 fail() {
     logger -t pulsed-prolog "job $SLURM_JOB_ID: $1" 2>/dev/null || echo "pulsed-prolog: job $SLURM_JOB_ID: $1" >&2
@@ -26,6 +37,7 @@ line() {
 job() {
     line job_id "$SLURM_JOB_ID"
     line array "${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}"
+    line component "${SLURM_HET_JOB_OFFSET:+$SLURM_HET_JOB_ID+$SLURM_HET_JOB_OFFSET}"
     line uid "$SLURM_JOB_UID"
     line user "$SLURM_JOB_USER"
     line account "$SLURM_JOB_ACCOUNT"

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -21,12 +22,12 @@ from pulsed.apps.daemon_client import (
     is_url,
 )
 from pulsed.errors import PulsedError
-from pulsed.owners.report.account_totals import is_same_job, merged_account
+from pulsed.owners.report.account_totals import is_same_job, merged_account, merged_accounts
 from pulsed.owners.report.job_comparison import compared_jobs, comparison_report
 from pulsed.owners.report.job_line import job_line, with_gpus
 from pulsed.owners.report.job_report import job_report
 from pulsed.owners.report.text_table import job_table
-from pulsed.owners.report.usage import LABELS, WORST, merged_jobs, merged_rows, usage_csv, usage_table
+from pulsed.owners.report.usage import LABELS, WORST, merged_usage, usage_csv, usage_table
 from pulsed.printable import clean, clean_lines
 
 Document = dict[str, Any]
@@ -55,8 +56,12 @@ def run_job(options: argparse.Namespace) -> int:
         DaemonUnreachable, RequestRefused: no daemon answered without an error.
     """
     id, format = options.id, options.format
-    if id is not None and is_url(id):
-        id, options.urls = None, [id, *options.urls]
+    if id is not None and is_url(id):  # the name of the job may follow
+        names = [each for each in options.urls if not is_url(each)]
+        urls = [id, *(each for each in options.urls if is_url(each))]
+        if len(names) > 1:
+            options.parser.error(f"{names[1]!r} is not the URL of a pulsed; give one ID")
+        id, options.urls = names[0] if names else None, urls
     clients = clients_of(options.urls, options.nodes, client_settings(options))
     if options.compare and (id is not None or format not in ("text", "json")):
         options.parser.error("--compare takes two IDs, no other, and --format text or json")
@@ -90,22 +95,25 @@ def run_report(options: argparse.Namespace) -> int:
     The nodes that are missing are named on stderr; JSON has them itself.
     """
     clients = clients_of(options.urls, options.nodes, client_settings(options))
-    path = f"/report?by={options.by}&since={time.time() - options.since:.0f}"
+    path = f"/report?by={options.by}&since={time.time() - options.since:.0f}&parts=true"
     answers = _all_answers(clients, lambda get: get(path), "rows", lambda each: _check_report(each, options)).checked()
-    rows, worst = ([each for document in answers.documents.values() for each in document[name]]
-                   for name in ("rows", "worst"))  # fmt: skip
-    usage = {
+    merged = merged_usage(answers.documents, LABELS[options.by])
+    usage: Document = {
         "by": options.by,
         "seconds": options.since,
-        "rows": merged_rows(rows, LABELS[options.by]),
-        "worst": merged_jobs(worst)[:WORST],
+        "rows": merged.rows,
+        "worst": merged.worst[:WORST],
         "missing_nodes": answers.missing,
+        "duplicates": merged.duplicates,
     }
     if options.format == "json":
+        for row in (*usage["rows"], *usage["worst"]):
+            row.pop("nodes", None)
         sys.stdout.write(_json(usage))
         return 0
     sys.stdout.write(usage_table(usage) if options.format == "table" else usage_csv(usage))
     sys.stderr.writelines(answers.missing_lines())
+    sys.stderr.writelines(clean_lines(f"duplicate: {each}") for each in merged.duplicates)
     return 0
 
 
@@ -115,7 +123,7 @@ def _print_jobs(clients: Clients, format: str, filters: str = "", *, with_findin
     answers = _all_answers(
         clients, lambda get: all_jobs(get, query, with_ended="since=" in query), "jobs", _check_jobs
     ).checked()
-    accounts = [account for answer in answers.documents.values() for account in answer["jobs"]]
+    accounts, duplicates = merged_accounts({name: answer["jobs"] for name, answer in answers.documents.items()})
     accounts.sort(key=lambda account: account["begin"], reverse=True)
     accounts.sort(key=lambda account: account["end"] or "~", reverse=True)
     if format == "json":
@@ -123,6 +131,7 @@ def _print_jobs(clients: Clients, format: str, filters: str = "", *, with_findin
         return
     sys.stdout.write(job_table(accounts, with_findings=with_findings))
     sys.stdout.writelines(answers.missing_lines())
+    sys.stdout.writelines(clean_lines(f"duplicate: {each}") for each in duplicates)
 
 
 def _account(clients: Clients, id: str) -> Document:
@@ -143,7 +152,18 @@ def _error(id: str, clients: Clients, errors: Sequence[PulsedError]) -> PulsedEr
     """Return the error of a job that no daemon has: the first one that is not a 404, or `no such job`."""
     other = next((each for each in errors if not (isinstance(each, RequestRefused) and each.status == 404)), None)
     where = next(iter(clients.values())).address if len(clients) == 1 else f"{len(clients)} nodes"
-    return other or JobNotFound(f"{where}: there is no job {id!r}", "`pulsed job` lists all")
+    names = [name for each in errors if isinstance(each, RequestRefused) for name in _nearest(each.text)]
+    nearest = f"the nearest names are {', '.join(get_close_matches(id, dict.fromkeys(names)))}; " if names else ""
+    return other or JobNotFound(f"{where}: there is no job {id!r}", f"{nearest}`pulsed job` lists all")
+
+
+def _nearest(body: str) -> list[str]:
+    """Return the names in the answer of a daemon that does not have a job."""
+    try:
+        names = json.loads(body)["nearest"]
+    except (ValueError, LookupError, TypeError):  # of an older daemon
+        return []
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def _reason(error: PulsedError | None) -> str:
@@ -194,8 +214,8 @@ class DaemonAnswers(NamedTuple):
 
 def _check_report(report: Document, options: argparse.Namespace) -> None:
     """Render the report of one daemon."""
-    rows = {"rows": merged_rows(report["rows"], LABELS[options.by]), "worst": merged_jobs(report["worst"])}
-    usage = {"by": options.by, "seconds": options.since, **rows}
+    merged = merged_usage({"": report}, LABELS[options.by])
+    usage = {"by": options.by, "seconds": options.since, "rows": merged.rows, "worst": merged.worst}
     usage_table(usage)
     usage_csv(usage)
 

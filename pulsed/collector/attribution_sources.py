@@ -39,7 +39,13 @@ def attribution_sources(
     jobs, socket = config.attribution.jobs, config.attribution.kubelet.socket
     kubelet = [Kubelet(socket, claims=claims)] if socket != "off" else []
     directories = [
-        MappingDirectory(path, jobs.interval, boot_time, SlurmQueue(jobs.squeue) if jobs.squeue != "off" else None)
+        MappingDirectory(
+            path,
+            jobs.interval,
+            boot_time,
+            SlurmQueue(jobs.squeue) if jobs.squeue != "off" else None,
+            config.attribution.files.numbers,
+        )
         for path in dict.fromkeys(jobs.directories)
     ]
     own = [ProcessOwners(processes)] if config.attribution.process_owners else []

@@ -19,7 +19,7 @@ from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import account_key, ended_account
 from pulsed.owners.report.usage import GroupBy
 from pulsed.present.api.account_lookup import Check, digest
-from pulsed.present.api.usage_documents import Usage, UsageSums
+from pulsed.present.api.usage_documents import NO_USAGE, Usage, UsageSums
 from pulsed.regular_file import open_regular
 
 GROUPINGS: Sequence[GroupBy] = get_args(GroupBy)
@@ -47,7 +47,7 @@ class _FileSums:
     def usage(self, by: GroupBy) -> Usage:
         """Return the sums by a grouping, without costs."""
         parts = json.loads(zlib.decompress(self.packed))
-        return Usage(parts[by], parts["worst"])
+        return Usage(parts[by], parts["worst"], parts["gpus"])
 
 
 class KeptUsage:
@@ -71,7 +71,7 @@ class KeptUsage:
         """
         paths = self._paths(since)
         read = set[int]()
-        total = Usage([], [])
+        total = NO_USAGE
         for path in reversed(paths):
             try:
                 sums = self._of_file(path, newer, check)
@@ -143,10 +143,13 @@ class KeptUsage:
 
 def _packed(before: _FileSums, added: UsageSums) -> bytes:
     worst = added.worst
-    usages = {by: Usage(added.rows(by), worst) for by in GROUPINGS}
+    usages = {by: Usage(added.rows(by), worst, added.gpus) for by in GROUPINGS}
     if before.packed:
         usages = {by: before.usage(by).plus(usage, by) for by, usage in usages.items()}
-    parts: Mapping[str, object] = {by: usage.rows for by, usage in usages.items()} | {"worst": usages["user"].worst}
+    parts: Mapping[str, object] = {by: usage.rows for by, usage in usages.items()} | {
+        "worst": usages["user"].worst,
+        "gpus": usages["user"].gpus,
+    }
     return zlib.compress(json_bytes(parts), 1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pulsed.config.settings import Kind, ListKind, Settings, setting
 from pulsed.config.values import Duration, Size, Switch, not_empty
@@ -30,6 +30,20 @@ class JobSettings(Settings):
     squeue: CommandOrOff = setting(
         "squeue",
         "Slurm's `squeue`, for what a job's file lacks: user, account, partition, name, array. `off`: not used.",
+    )
+
+
+Numbers = Literal["auto", "index", "device"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings(Settings):
+    """The names of the files in mapping directories."""
+
+    numbers: Numbers = setting(
+        "auto",
+        "What a file that is named by a number means: `index`, as `nvidia-smi` lists GPUs, or `device`, the 3 of "
+        "/dev/nvidia3. `auto`: `device` for jobstats' files, otherwise `index`.",
     )
 
 
@@ -104,6 +118,7 @@ class AttributionSettings(Settings):
         "workstations. In containers, needs hostPID.",
     )
     jobs: JobSettings = setting(JobSettings(), "Jobs from mapping directories.")
+    files: FileSettings = setting(FileSettings(), "The names of files in mapping directories.")
 
 
 KEPT_SECONDS = 90 * DAY

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pulsed.model.owner import pod
+from pulsed.owners.report.account_totals import group_account
 from pulsed.owners.report.job_numbers import Prices, cost_of
 from tests.owners.report.accounts import BEGIN, document, gpu_account
 from tests.support.daemon import free_port, pulsed
@@ -90,6 +91,33 @@ def test_mistakes_name_the_remedy(start: Start) -> None:
         done = pulsed("job", *arguments)
         assert (done.returncode, done.stdout) == (code, "")
         assert message in done.stderr
+
+
+def test_the_name_may_follow_the_url(start: Start) -> None:
+    port = start({"/jobs/4711": document(gpu_account(0)), "/jobs/4711_7": document(gpu_account(0))})
+    for arguments in (
+        ("4711", f"localhost:{port}"),
+        (f"localhost:{port}", "4711"),
+        (f"http://localhost:{port}", "4711_7"),
+    ):
+        assert pulsed("job", *arguments).stdout.startswith("Job 4711 (ann, lab) ")
+    done = pulsed("job", f"localhost:{port}", "1", "2")
+    assert done.returncode == 2
+    assert "'2' is not the URL of a pulsed; give one ID" in done.stderr
+
+
+def test_the_tasks_of_an_array_on_several_nodes(start: Start) -> None:
+    """They may have the same GPU, one after the other."""
+    first, second = document(gpu_account(0)), document(gpu_account(0), begin=BEGIN + 20_000.0)
+    port = start({"/jobs/500": group_account("500", {"500_1": first}, 1)}, "127.0.0.11")
+    start({"/jobs/500": group_account("500", {"500_2": second}, 1)}, "127.0.0.12", port)
+    made = json.loads(
+        pulsed("job", "500", f"http://localhost:{port}", "--nodes", "127.0.0.[11-12]", "--format", "json").stdout
+    )
+    assert [part["id"] for part in made["parts"]] == ["500_1", "500_2"]
+    assert (made["part_count"], made["gpu_count"], made["missing_nodes"]) == (2, 1, [])
+    assert made["total"]["gpu_seconds"] == 2 * 14400.0
+    assert made["elapsed_seconds"] == 20_000.0 + 14400.0
 
 
 def test_a_job_on_several_nodes(start: Start) -> None:

@@ -27,8 +27,9 @@ from pulsed.model.target_store import Target
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING
 from pulsed.owners.attribution import LABELS, READ_SECONDS
+from pulsed.owners.attribution.mapping_directory import MappingDirectory
 from pulsed.owners.attribution.pod_workloads import NAME
-from pulsed.owners.attribution.source import AttributionSource
+from pulsed.owners.attribution.source import NUMBERS_HINT, AttributionSource, numbered_otherwise
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import described, versions
 from pulsed.reader.dcgmi.source import DcgmiSource
@@ -224,17 +225,22 @@ async def check_attribution(
     sources: Iterable[AttributionSource], probes: Iterable[SourceCheck]
 ) -> Sequence[AttributionCheck]:
     """Look at the sources of this host once, and at the labels of the pages that were read."""
+    probes = list(probes)
     owned = sum(bool(row.owners) for probe in probes if probe.tick for row in probe.tick.gpus)
     note = (
         "" if owned else "no pod or job is on the pages; dcgm-exporter writes them with DCGM_EXPORTER_KUBERNETES=true"
     )
-    return [*await asyncio.gather(*map(_check, sources)), AttributionCheck(LABELS, owned > 0, owned, note)]
+    devices = [row.device for probe in probes if probe.tick for row in probe.tick.gpus]
+    numbered = next(filter(None, map(numbered_otherwise, devices)), "")
+    checks = await asyncio.gather(*[_check(source, numbered) for source in sources])
+    return [*checks, AttributionCheck(LABELS, owned > 0, owned, note)]
 
 
-async def _check(source: AttributionSource) -> AttributionCheck:
+async def _check(source: AttributionSource, numbered: str) -> AttributionCheck:
     try:
         async with asyncio.timeout(READ_SECONDS):
             claims = await source.read()
+            ended = await source.ended_jobs() if isinstance(source, MappingDirectory) and claims else []
     except AttributionError as error:
         return AttributionCheck(source.name, False, note=str(error))
     except TimeoutError:
@@ -243,7 +249,10 @@ async def _check(source: AttributionSource) -> AttributionCheck:
         await source.close()
     if claims is None:
         return AttributionCheck(source.name, False, note=source.absence)
-    return AttributionCheck(source.name, True, len(claims.owners))
+    names = ", ".join(ended)
+    notes = [f"these jobs have ended and their files remain, see whether the epilog runs: {names}"] if ended else []
+    notes += [f"{numbered}: {NUMBERS_HINT}"] if claims.has_numbers and numbered else []
+    return AttributionCheck(source.name, True, len(claims.owners), "; ".join(notes))
 
 
 _REQUESTED = (ObjectKind("apps", "ReplicaSet"), ObjectKind("batch", "Job"))

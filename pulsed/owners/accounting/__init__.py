@@ -11,7 +11,7 @@ the GPU, the owner keeps it, and its account has a gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pulsed.model.computed_tick import Result
@@ -20,7 +20,7 @@ from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import Reading, Value
-from pulsed.owners.accounting.account import LEAKED, Accounts, OwnerAccount, OwnerEvent
+from pulsed.owners.accounting.account import LEAKED, RAISED, Accounts, OwnerAccount, OwnerEvent
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.activity import Extremes
 from pulsed.owners.accounting.counter_vector import increase, observed
@@ -138,7 +138,7 @@ class OwnerAccounting:
             for account in gpu.owners:
                 account.advance(tick.now, account.last_seen)
         if tick.health_changes:
-            _add_events([*view.owned, *view.held], tick)
+            _add_events(view.gpus.values(), tick)
         view.tick = tick
         view.ticks += 1
         self._owners.advance(tick)
@@ -155,6 +155,13 @@ class OwnerAccounting:
         accounts = self._owners.running
         self.settle(accounts)
         return accounts
+
+    def current(self, time: float) -> Sequence[OwnerAccount]:
+        """Return the accounts of all owners that have a GPU, and of those of an earlier run of the daemon whose target
+        does not deliver yet: they still have their GPUs, with a gap up to a Unix time."""
+        gaps = [(account, max(time - account.last_seen, 0.0)) for account in self._owners.restored]
+        restored = [replace(each, now=each.now + gap, elapsed=each.elapsed + gap) for each, gap in gaps]
+        return [*self.running, *restored]
 
     def settle(self, accounts: Iterable[OwnerAccount]) -> None:
         """Bring some accounts up to the newest tick."""
@@ -318,6 +325,9 @@ class OwnerAccounting:
         for account in before:
             if account not in owners:
                 self._owners.leave(account, gpu.device, left)
+        if set(owners) != set(before):
+            gpu.departed = tuple([account for account in before if account not in owners])
+            gpu.entered = tick.time
         for account in owners:
             if account not in before:
                 self._owners.enter(account, gpu, tick)
@@ -358,12 +368,15 @@ def _silent_seconds(tick: Tick) -> float:
 
 
 def _add_events(owned: Iterable[AccountedGpu], tick: Tick) -> None:
-    """Add changes of health to the accounts of owners; instances have the health of their board."""
+    """Add changes of health to the accounts of owners; instances have the health of their board.
+
+    What is raised by a sample of the time around a change of owners is that of the owners before.
+    """
     gpus = list(owned)
     for change in tick.health_changes:
         board = change.device.entity.key[:2]
         event = OwnerEvent(change.time, change.check, change.before, change.after, change.message, change.remedy)
         for gpu in gpus:
             if gpu.device.entity.key[:2] == board:
-                for account in gpu.owners:
+                for account in gpu.owners_of(change.time, is_raised=change.after in RAISED):
                     account.on(gpu.device).add_event(event)

@@ -47,6 +47,7 @@ class AccountedGpu:
         known_at: when they were last known before `is_known` was set, in seconds of the clock of the ticks.
         unsettled: how often the values of its page must change until they are certainly of the present owners alone.
         changed: owners that got or lost it in the newest change, while it is unsettled.
+        departed: owners that lost it in the newest change of owners, and the Unix time of the tick with that change.
     """
 
     device: Device
@@ -66,10 +67,26 @@ class AccountedGpu:
     known_at: float = -inf
     unsettled: int = 0
     changed: Accounts = ()
+    departed: Accounts = ()
+    entered: float = -inf
 
     def assign(self, owners: Accounts) -> None:
         """Set the owners of the segment, with equal shares."""
         self.owners, self.shares = owners, (1.0 / len(owners),) * len(owners) if owners else ()
+
+    def owners_of(self, time: float, *, is_raised: bool) -> Accounts:
+        """Return the owners of a change of health at a Unix time.
+
+        A problem that a job ends with shows in the sample in which another one has the GPU, and on a page in the first
+        change of its values after that.
+        """
+        if not is_raised or not (self.unsettled or time <= self.entered):
+            return self.owners
+        departed = [account for account in self.departed if account.end is None]
+        if not departed:
+            return self.owners
+        stayed = [account for account in self.owners if account.begin < min(self.entered, time)]
+        return (*departed, *stayed)
 
     def add_extremes(self, tick: Tick) -> None:
         """Take the extremes of a sample; the GPU has owners."""

@@ -92,6 +92,11 @@ class OwnerRoster:
         absent = [account for account in self._absent if self.is_replaced(account)]
         return [*absent, *self._saved.values()]
 
+    @property
+    def restored(self) -> Sequence[OwnerAccount]:
+        """The accounts of an earlier run of the daemon whose owners were not yet seen again."""
+        return list(self._saved.values())
+
     def is_replaced(self, account: OwnerAccount) -> bool:
         """Return whether another owner with the same name is there, such as a new pod: this one has ended."""
         return self._running.get(account.owner.key) is not account

@@ -243,6 +243,11 @@ class EndedAccounts:
         """The keys of the accounts that are kept."""
         return set(self._kept)
 
+    @property
+    def owners(self) -> list[Owner]:
+        """The owners of the accounts that are kept."""
+        return [owner for owner, _, _ in self._kept.values()]
+
     def has(self, account: OwnerAccount) -> bool:
         """Return whether an account is kept as one that ended no earlier than this one was seen."""
         kept = self._kept.get(account_key(account))

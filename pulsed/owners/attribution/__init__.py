@@ -19,7 +19,14 @@ from pulsed.model.gpu import BoardKey, Device, Entity, board_keys, profile_key
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
-from pulsed.owners.attribution.source import NO_CLAIMS, AttributionSource, Claims, SourceState
+from pulsed.owners.attribution.source import (
+    NO_CLAIMS,
+    NUMBERS_HINT,
+    AttributionSource,
+    Claims,
+    SourceState,
+    numbered_otherwise,
+)
 
 if TYPE_CHECKING:
     from pulsed.owners.attribution.pod_workloads import PodWorkloads
@@ -72,6 +79,7 @@ class Attribution:
         self._departures: deque[Departure] = deque(maxlen=KEPT_DEPARTURES)
         self._labels = SourceState(LABELS)
         self._completion: PodWorkloads | None = None
+        self._has_logged_numbers = False
         self.version = 0
         self.gpu_processes = GpuProcessTable()
 
@@ -126,6 +134,14 @@ class Attribution:
         if from_labels is not None:
             return self._completed(from_labels)
         return () if is_free and is_local else None
+
+    def note_numbers(self, device: Device) -> None:
+        """Log, once, that files named by numbers are ambiguous, if a device of this host shows that."""
+        if not self._has_logged_numbers and (text := numbered_otherwise(device)):
+            for state in self._states:
+                if state.claims.has_numbers:
+                    self._has_logged_numbers = True
+                    log.warning("%s: %s", text, NUMBERS_HINT, extra={"source": state.name})
 
     def _completed(self, owners: Owners) -> Owners:
         return owners if self._completion is None else tuple(map(self._completion.complete, owners))
@@ -278,6 +294,9 @@ class OwnerLookup:
             self._attribution.find(self._keys(device), owners, is_local=self._is_local(device))
             for device, owners in labelled
         ]
+        for device, _ in labelled:
+            if self._is_local(device):
+                self._attribution.note_numbers(device)
         of_parts: dict[BoardKey, dict[tuple[str, str], Owner]] = {}
         for (device, _), owners in zip(labelled, all_owners, strict=True):
             if device.entity.kind != "gpu":

@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import AttributionError
 from pulsed.model.gpu import device_key
+from pulsed.model.job_names import COMPONENT, RAW_ID
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
 from pulsed.owners.attribution.slurm_queue import SlurmQueue
 from pulsed.owners.attribution.source import NO_CLAIMS, Claims
@@ -65,15 +66,20 @@ class MappingDirectory:
         every: seconds between two looks.
         boot_time: returns when the host started, in Unix seconds by the clock of now.
         queue: where jobs are looked up whose files lack something.
+        numbers: what a file that is named by a number means, `index` or `device` (file); `auto`: jobstats' files have
+            the numbers of device files, as its exporter does, others indexes.
     """
 
     path: str
     every: float = 1.0
     boot_time: Callable[[], float] = field(default=lambda: 0.0, compare=False)
     queue: SlurmQueue | None = None
-    # What the last look found; `_begins` has when each job got its first device, by job id.
+    numbers: Literal["auto", "index", "device"] = "auto"
+    # What the last look found; `_begins` has when each job got its first device, by job id, and `_changed` when the
+    # newest of its files was modified.
     _files: Mapping[str, _Mapping] = field(default_factory=dict, init=False, compare=False)
     _begins: Mapping[str, float] = field(default_factory=dict, init=False, compare=False)
+    _changed: Mapping[str, float] = field(default_factory=dict, init=False, compare=False)
     _claims: Claims = field(default=NO_CLAIMS, init=False, compare=False)
     _booted: float = field(default=math.inf, init=False, compare=False)
     _is_absent: bool = field(default=False, init=False, compare=False)
@@ -105,7 +111,11 @@ class MappingDirectory:
             AttributionError: the directory cannot be listed.
         """
         claims = await self._thread.call(self.read_files)
-        return self.queue.complete(claims) if self.queue and claims else claims
+        return self.queue.complete(claims, self._changed) if self.queue and claims else claims
+
+    async def ended_jobs(self) -> list[str]:
+        """Return the ids of the jobs with files that have ended, as `squeue` shows. Waits for it."""
+        return await self.queue.ended(self._changed) if self.queue else []
 
     async def close(self) -> None:
         """Abandon what is looked up."""
@@ -130,13 +140,12 @@ class MappingDirectory:
         rejected: dict[str, int] = {}
         files: dict[str, _Mapping] = {}
         for name, entry in sorted(by_name.items()):
-            key = device_key(name)
-            if key is None:
+            if device_key(name) is None:
                 continue
             before = self._files.get(name)
             try:
                 unchanged = before is not None and before.signature == _signature(entry.stat(follow_symlinks=False))
-                mapping = before if unchanged else _read(entry.path, key)
+                mapping = before if unchanged else _read(entry.path, name, self.numbers)
             except FileNotFoundError:  # removed since the listing
                 continue
             except (OSError, ValueError):  # ValueError: not text
@@ -149,8 +158,10 @@ class MappingDirectory:
                 rejected["bad_line"] = rejected.get("bad_line", 0) + mapping.jobs.bad_lines
         if rejected or files != self._files or self._claims is NO_CLAIMS:
             self._begins, self._files = self._begins_of(files), files
+            self._changed = _changed(files.values())
             owners = _owners(files.values(), self._begins)
-            self._claims = Claims(owners, self._claims.is_complete or bool(owners))
+            has_numbers = self.numbers == "auto" and any(_NUMBER.match(key) for key in owners)
+            self._claims = Claims(owners, self._claims.is_complete or bool(owners), has_numbers=has_numbers)
         return replace(self._claims, rejected=rejected) if rejected else self._claims
 
     def _since_boot(self, modified: float) -> float:
@@ -191,7 +202,7 @@ def _signature(status: os.stat_result) -> _Signature:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(path: str, key: str) -> _Mapping:
+def _read(path: str, name: str, numbers: str) -> _Mapping:
     """Read a file. Links are not followed, as others than the prolog may be able to write to the directory."""
     with open(open_regular(path, follow_links=False), "rb") as file:
         signature = _signature(os.fstat(file.fileno()))
@@ -199,8 +210,11 @@ def _read(path: str, key: str) -> _Mapping:
     if len(content) > MAX_BYTES:
         raise FileTooLarge(path, MAX_BYTES)
     jobs = parse_job_file(content.decode())
+    is_device = numbers == "device" or (numbers == "auto" and jobs.is_of_jobstats)
+    if is_device and (match := _NUMBER.match(name)):
+        name = f"nvidia{match[1]}{f'/gi{match[2]}' if match[2] else ''}{name[match.end() :]}"
     owners = jobs.owners[: MAX_SHARERS + 1]  # one more, so that these are counted as too many
-    return _Mapping(signature, key, JobFile(tuple(map(_named, owners)), jobs.bad_lines))
+    return _Mapping(signature, device_key(name) or "", jobs._replace(owners=tuple(map(_named, owners))))
 
 
 def _named(owner: Owner) -> Owner:
@@ -226,22 +240,35 @@ def _owners(files: Iterable[_Mapping], begins: Mapping[str, float]) -> Mapping[s
     return {key: tuple(owners.values()) for key, owners in by_device.items()}
 
 
+def _changed(files: Iterable[_Mapping]) -> Mapping[str, float]:
+    """Return when the newest file of each job was modified."""
+    changed: dict[str, float] = {}
+    for mapping in files:
+        for owner in mapping.jobs.owners:
+            changed[owner.id] = max(changed.get(owner.id, 0.0), mapping.modified)
+    return changed
+
+
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\[\]-]{0,63}")
+_NUMBER = re.compile(r"(\d+)(?:[./](\d+))?(?![\w.-])")
 _PAIR = re.compile(r"([a-z_]+)=(.*)")
 
 
 class JobFile(NamedTuple):
-    """The jobs of a device, dated where the file has `start`, uids in place of names; and its invalid lines."""
+    """The jobs of a device, dated where the file has `start`, uids in place of names; its invalid lines; and whether
+    its form is that of jobstats."""
 
     owners: Owners
     bad_lines: int
+    is_of_jobstats: bool = False
 
 
 def parse_job_file(text: str) -> JobFile:
     """Parse the contents of a file.
 
-    Keys are `job_id`, `array` (`4711_7`, which then is the id, and `job_id` a label), `user`, `uid`, `account`,
-    `partition`, `cluster`, `name`, `start` (Unix seconds); others are ignored.
+    Keys are `job_id`, `array` (`4711_7`, which then is the id, and `job_id` a label), `component` (`700+1`, of a
+    heterogeneous job), `user`, `uid`, `account`, `partition`, `cluster`, `name`, `start` (Unix seconds); others are
+    ignored.
     """
     jobs: dict[str, Owner] = {}
     pairs: list[dict[str, str]] = []
@@ -272,10 +299,14 @@ def parse_job_file(text: str) -> JobFile:
             partition=values.get("partition", ""),
             cluster=values.get("cluster", ""),
             name=values.get("name", ""),
-            labels=(("job_id", values["job_id"]),) if "array" in values and "job_id" in values else (),
+            labels=tuple(
+                (label, values[label])
+                for label, is_known in ((RAW_ID, "array" in values), (COMPONENT, True))
+                if is_known and values.get(label)
+            ),
         )
         jobs.setdefault(job, owner)
-    return JobFile(tuple(jobs.values()), bad)
+    return JobFile(tuple(jobs.values()), bad, not pairs and any(owner.user_id for owner in jobs.values()))
 
 
 def _seconds(text: str) -> float | None:

@@ -1,19 +1,25 @@
-"""What Slurm's controller has of a job beyond its mapping: user, account, partition, name, array.
+"""What Slurm's controller has of a job beyond its mapping: user, account, partition, name, array, and its state.
 
-Each job is looked up once, by one short `squeue` at a time, in the background. `squeue` prints chosen fields in a given
+Jobs are looked up by one short `squeue` at a time, in the background. `squeue` prints chosen fields in a given
 format; in the output of `scontrol show job`, the name of a job can forge other fields.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
+from typing import NamedTuple
 
+from pulsed.model.job_names import ARRAY, COMPONENT, RAW_ID
 from pulsed.model.owner import Owner
 from pulsed.owners.attribution.source import Claims
+
+log = logging.getLogger(__name__)
 
 SECONDS = 5.0
 """A longer look-up has failed."""
@@ -21,65 +27,142 @@ SECONDS = 5.0
 RETRY_SECONDS = 60.0
 """After a look-up that failed, the next one waits for so long: the controller may be overloaded."""
 
+CHECK_SECONDS = 600.0
+"""A job is looked up again after this time, as its epilog may have left its files behind; at once if another job gets
+one of its devices."""
+
 _SEPARATOR = "\x1f"
-_FORMAT = _SEPARATOR.join(("%i", "%u", "%U", "%P", "%a", "%j"))
+_FORMAT = _SEPARATOR.join(("%i", "%A", "%T", "%u", "%U", "%P", "%a", "%j"))
 _ABSENT = ("(null)", "N/A")
+
+_FINAL = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
+          "REVOKED", "TIMEOUT")  # fmt: skip
+"""States in which a job has no devices any more."""
 
 _TEXTS = ("user", "user_id", "account", "partition", "name")
 _Job = tuple[str, float | None]
-"""Id and begin."""
+"""Id, and when the newest of its files changed."""
+
+
+class QueuedJob(NamedTuple):
+    """What Slurm has of a job: its details, and whether it has ended."""
+
+    details: Owner | None = None
+    has_ended: bool = False
+
+
+class _LookUp(NamedTuple):
+    job: QueuedJob
+    moment: float
+    neighbours: frozenset[str]
 
 
 @dataclass(unsafe_hash=True)
 class SlurmQueue:
-    """The jobs of one source, completed by `squeue`, the command; nothing is looked up without that program."""
+    """The jobs of one source, completed by `squeue`, the command; nothing is looked up without that program.
+
+    A job that has ended, or that Slurm does not have any more, is no owner until one of its files changes.
+    """
 
     command: str = "squeue"
     clock: Callable[[], float] = field(default=monotonic, compare=False, repr=False)
-    # Claimed jobs that were looked up; None for those that Slurm does not have.
-    _known: dict[_Job, Owner | None] = field(default_factory=dict, init=False, compare=False)
+    # Claimed jobs that were looked up.
+    _known: dict[_Job, _LookUp] = field(default_factory=dict, init=False, compare=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False, compare=False)
     _not_before: float = field(default=0.0, init=False, compare=False)
-    _failed: int = field(default=0, init=False, compare=False)
+    _rejected: Counter[str] = field(default_factory=Counter, init=False, compare=False)
 
-    def complete(self, claims: Claims) -> Claims:
-        """Return the claims with what is known of their jobs, and begin to look up one that is not. Does not wait."""
-        jobs = {(owner.id, owner.begin): None for owners in claims.owners.values() for owner in owners if _lacks(owner)}
-        self._known = {job: details for job, details in self._known.items() if job in jobs}
-        missing = next((job for job in jobs if job not in self._known), None)
-        if missing and (self._task is None or self._task.done()) and self.clock() >= self._not_before:
-            self._task = asyncio.create_task(self._look_up(missing), name="squeue")
-        if not any(self._known.values()) and not self._failed:
+    def complete(self, claims: Claims, changed: Mapping[str, float] | None = None) -> Claims:
+        """Return the claims with what is known of their jobs, and begin to look up one that is due. Does not wait.
+
+        Args:
+            claims: of the files.
+            changed: when the newest file of each job changed, by its id.
+        """
+        changed = changed or {}
+        neighbours: dict[_Job, set[str]] = {}
+        lacking: set[_Job] = set()
+        for owners in claims.owners.values():
+            for owner in owners:
+                job = _job(owner, changed)
+                neighbours.setdefault(job, set()).update(each.id for each in owners)
+                if _lacks(owner):
+                    lacking.add(job)
+        self._known = {job: known for job, known in self._known.items() if job in neighbours}
+        for job, ids in neighbours.items():
+            if job not in self._known and job not in lacking and len(ids) == 1:  # its state is checked later
+                self._known[job] = _LookUp(QueuedJob(), self.clock(), frozenset(ids))
+        due = next((job for job, ids in neighbours.items() if self._is_due(job, ids)), None)
+        if due and (self._task is None or self._task.done()) and self.clock() >= self._not_before:
+            self._task = asyncio.create_task(self._look_up(due, frozenset(neighbours[due])), name="squeue")
+        if not any(any(known.job) for known in self._known.values()) and not self._rejected:
             return claims
-        owners = {key: tuple(map(self._completed, each)) for key, each in claims.owners.items()}
-        failed, self._failed = {"squeue": self._failed} if self._failed else {}, 0
-        return replace(claims, owners=owners, rejected={**claims.rejected, **failed})
+        completed = {
+            key: tuple([self._completed(owner, changed) for owner in owners if not self._has_ended(owner, changed)])
+            for key, owners in claims.owners.items()
+        }
+        rejected, self._rejected = {**claims.rejected, **self._rejected}, Counter()
+        return replace(claims, owners={key: owners for key, owners in completed.items() if owners}, rejected=rejected)
+
+    async def ended(self, ids: Iterable[str]) -> list[str]:
+        """Return the jobs that have ended, of some ids; none where that is not known."""
+        ended = []
+        for id in ids:
+            try:
+                if (await asyncio.to_thread(self._query, id)).has_ended:
+                    ended.append(id)
+            except (OSError, subprocess.SubprocessError):
+                break
+        return ended
+
+    def _is_due(self, job: _Job, neighbours: set[str]) -> bool:
+        known = self._known.get(job)
+        if known is None:
+            return True
+        is_old = self.clock() - known.moment >= CHECK_SECONDS or not neighbours <= known.neighbours
+        return is_old and not known.job.has_ended
+
+    def _has_ended(self, owner: Owner, changed: Mapping[str, float]) -> bool:
+        known = self._known.get(_job(owner, changed))
+        return known is not None and known.job.has_ended
 
     async def close(self) -> None:
         """Abandon a look-up; its process ends within `SECONDS`."""
         if self._task:
             self._task.cancel()
 
-    def _completed(self, owner: Owner) -> Owner:
-        details = self._known.get((owner.id, owner.begin))
+    def _completed(self, owner: Owner, changed: Mapping[str, float]) -> Owner:
+        known = self._known.get(_job(owner, changed))
+        details = known.job.details if known else None
         if details is None:
             return owner
         texts = {name: getattr(owner, name) or getattr(details, name) for name in _TEXTS}
         if owner.user == owner.user_id:
             texts["user"] = details.user
-        return replace(owner, labels=owner.labels or details.labels, **texts)
+        names = dict(details.labels) | dict(owner.labels)
+        labels = tuple([(name, text) for name, text in names.items() if text != owner.id])
+        return replace(owner, labels=labels, **texts)
 
-    async def _look_up(self, job: _Job) -> None:
+    async def _look_up(self, job: _Job, neighbours: frozenset[str]) -> None:
+        before = self._known.get(job)
         try:
-            self._known[job] = await asyncio.to_thread(self._query, job[0])
+            found = await asyncio.to_thread(self._query, job[0])
         except FileNotFoundError:
-            self._known[job] = None
+            found = QueuedJob()
         except (OSError, subprocess.SubprocessError):
-            self._failed += 1
+            self._rejected["squeue"] += 1
             self._not_before = self.clock() + RETRY_SECONDS
+            return
+        if found.has_ended:
+            self._rejected["stale_job"] += 1
+            log.warning("a job has ended and its files in the mapping directory remain: its epilog has not run",
+                        extra={"job": job[0]})  # fmt: skip
+        elif found.details is None and before is not None:
+            found = before.job
+        self._known[job] = _LookUp(found, self.clock(), neighbours)
 
-    def _query(self, id: str) -> Owner | None:
-        """Return a job, or None if Slurm does not have it; wait for the controller.
+    def _query(self, id: str) -> QueuedJob:
+        """Return a job; wait for the controller.
 
         Raises:
             OSError: the command cannot be run.
@@ -89,21 +172,33 @@ class SlurmQueue:
         done = subprocess.run(
             command, capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False, errors="replace"
         )
-        if done.returncode and "Invalid job id" not in done.stderr:
+        if done.returncode:
+            if "Invalid job id" in done.stderr:
+                return QueuedJob(has_ended=True)
             done.check_returncode()
-        return parse_job(done.stdout)
+        return parse_job(done.stdout, id)
 
 
-def parse_job(text: str) -> Owner | None:
-    """Return the job of squeue's output; None without one. A name with line breaks ends at the first."""
-    values = ["" if value in _ABSENT else value for value in text.partition("\n")[0].split(_SEPARATOR, 5)]
-    if len(values) != 6:
-        return None
-    id, user, user_id, partition, account, name = values
-    labels = (("array", id),) if "_" in id else ()
-    return Owner(
-        "slurm_job", id, user=user, user_id=user_id, partition=partition, account=account, name=name, labels=labels
-    )
+def parse_job(text: str, id: str) -> QueuedJob:
+    """Return the job with this id, or this name of a task or component, of squeue's output; without one, nothing is
+    known of it. A name with line breaks ends at the first.
+    """
+    for line in text.split("\n"):
+        values = ["" if value in _ABSENT else value for value in line.split(_SEPARATOR, 7)]
+        if len(values) == 8 and id in values[:2]:
+            name, raw_id, state, user, user_id, partition, account, title = values
+            label = ARRAY if "_" in name else COMPONENT if "+" in name else ""
+            labels = ((label, name), (RAW_ID, raw_id)) if label else ()
+            details = Owner(
+                "slurm_job", id, user=user, user_id=user_id, partition=partition, account=account, name=title,
+                labels=labels,
+            )  # fmt: skip
+            return QueuedJob(details, state in _FINAL)
+    return QueuedJob()
+
+
+def _job(owner: Owner, changed: Mapping[str, float]) -> _Job:
+    return owner.id, changed.get(owner.id, owner.begin)
 
 
 def _lacks(owner: Owner) -> bool:

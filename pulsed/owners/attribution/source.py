@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
+from pulsed.model.gpu import Device
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners, pod
 
 
@@ -23,11 +24,22 @@ class Claims:
         owners: of each device that has any, by the key of the device (see `device_key`).
         is_complete: whether a device of this host that is not in `owners` is free; otherwise its owners are unknown.
         rejected: entries that could not be read, counted by reason.
+        has_numbers: whether devices are named by numbers, and no setting says whether these are indexes.
     """
 
     owners: Mapping[str, Owners] = field(default_factory=dict)
     is_complete: bool = False
     rejected: Mapping[str, int] = field(default_factory=dict)
+    has_numbers: bool = False
+
+
+NUMBERS_HINT = "see whether the files are named by index or device file, and set attribution.files.numbers"
+
+
+def numbered_otherwise(device: Device) -> str:
+    """Return how the index of a GPU differs from the number of its device file; empty if it does not."""
+    number, index = device.device.removeprefix("nvidia"), device.entity.gpu
+    return f"GPU {index} is /dev/{device.device}" if number.isdecimal() and index not in ("", number) else ""
 
 
 NO_CLAIMS = Claims()

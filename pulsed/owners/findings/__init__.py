@@ -35,6 +35,9 @@ from pulsed.owners.findings.steps import PEERS, GpuStep, is_blank, step_of, stra
 FindingName = Literal["hang", "straggler", "leaked_memory"]
 
 STEP_SECONDS = 60.0
+MAX_NAMES = 8
+"""GPUs of a set of slow ones that are named."""
+
 STRAGGLER_SECONDS = 600.0
 """Observed time for which a GPU must be slower than its peers."""
 
@@ -185,7 +188,9 @@ def _hang(
     extremes = [each.account.extremes for each in seen]
     reason = _missing_text(missing, len(seen)) if missing else waits_by_design(account.owner, extremes)
     stalled = min(each.stalled for each in seen)
-    if "works" in states or not (missing or "spins" in states):
+    if absent and "works" not in states and any(_is_open(each.account, "hang") for each in seen):
+        reason = reason or ("" if "spins" in states else f"no samples of GPU {name_of(absent[0])}")
+    elif "works" in states or not (missing or "spins" in states):
         stalled, reason = 0.0, ""
     elif not missing:
         stalled += max(step.seconds for _, step in steps)
@@ -213,14 +218,16 @@ def _straggler(seen: Sequence[_Watched], absent: Sequence[Device], now: float) -
         return
     steps = [each.step for each in seen if each.step is not None]
     if absent:
-        result: tuple[int, str] | str = f"no samples of GPU {name_of(absent[0])}"
+        result: tuple[frozenset[int], str] | str = f"no samples of GPU {name_of(absent[0])}"
     elif len({each.held.device.model for each in seen}) > 1:
         result = "its GPUs are of different models"
     else:
         result = straggler(steps, [each.name for each in seen])
-    slow, text = result if isinstance(result, tuple) else (None, "")
+    slow, text = result if isinstance(result, tuple) else (frozenset[int](), "")
+    if len(slow) > 1:
+        text += f"; so are {len(slow)} GPUs: {', '.join(sorted(seen[at].name for at in slow)[:MAX_NAMES])}"
     for at, each in enumerate(seen):
-        if at == slow:
+        if at in slow:
             each.strayed, each.steps_without = each.strayed + steps[at].seconds, 0
         elif each.strayed:
             each.steps_without += 1

@@ -40,6 +40,7 @@ SPINNING_POWER_CHANGE = 0.05
 """A kernel that only spins keeps the graphics engine busy without tensor and memory work, traffic or change."""
 
 SPINNING_SM_RATIO = 0.35
+WORKING_SM_RATIO = 0.5
 SPINNING_POWER_RATIO = 0.5
 SPINNING_LIMIT_RATIO = 0.3
 WORKING_LIMIT_RATIO = 0.5
@@ -94,6 +95,8 @@ def _spinning_state(step: GpuStep, extremes: Extremes) -> StallState | MissingIn
         return "works"
     if sm is not None and sm <= SPINNING_SM_RATIO:
         return "spins"
+    if sm is not None and sm > WORKING_SM_RATIO:
+        return "works"
     peak = extremes.power_watts if extremes.worked >= WARM_UP_SECONDS else None
     lows = [SPINNING_POWER_RATIO * peak] if peak is not None else []
     lows += [SPINNING_LIMIT_RATIO * limit] if limit is not None else []

@@ -7,7 +7,7 @@ as stages of a pipeline have; and of GPUs with different work counters do not sh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -114,8 +114,8 @@ IDLE_RATIO = 0.02
 """With less tensor and memory work there is nothing to compare."""
 
 
-def straggler(steps: Sequence[GpuStep], names: Sequence[str]) -> tuple[int, str] | str:
-    """Return the position of the GPU that is slower than its peers, with the difference in words, or why that cannot be
+def straggler(steps: Sequence[GpuStep], names: Sequence[str]) -> tuple[frozenset[int], str] | str:
+    """Return the positions of the GPUs that are slower than most, with the difference in words, or why that cannot be
     judged; empty if none is slower.
     """
     tensor = [step.tensor_active for step in steps]
@@ -124,7 +124,7 @@ def straggler(steps: Sequence[GpuStep], names: Sequence[str]) -> tuple[int, str]
         return "no " + ("PIPE_TENSOR_ACTIVE" if None in tensor else "DRAM_ACTIVE")
     works = [value for value in tensor if value is not None], [value for value in dram if value is not None]
     if max(*works[0], *works[1]) <= IDLE_RATIO:
-        return ""
+        return "its GPUs do no tensor or memory work"
     clocks = [step.clock or 0.0 for step in steps]
     cycles = [ratio * clock / max(*clocks, 1.0) for ratio, clock in zip(works[0], clocks, strict=True)]
     if not (_is_same(works[0]) or _is_same(cycles)) or not _is_same(works[1]):
@@ -132,28 +132,49 @@ def straggler(steps: Sequence[GpuStep], names: Sequence[str]) -> tuple[int, str]
     return _slower(steps, clocks) or ""
 
 
-def _slower(steps: Sequence[GpuStep], clocks: Sequence[float]) -> tuple[int, str] | None:
-    """Return the GPU that takes longer than its peers for the same work."""
-    at, others = _lowest(clocks)
-    if 0.0 < clocks[at] <= min(others) - max(CLOCK_RATIO * median(others), SPREADS * _spread(others)):
-        low, high = min(others) / 1e6, max(others) / 1e6
-        return at, f"SM clock {clocks[at] / 1e6:.0f} MHz, theirs {low:.0f} to {high:.0f} MHz"
+def _slower(steps: Sequence[GpuStep], clocks: Sequence[float]) -> tuple[frozenset[int], str] | str | None:
+    """Return the GPUs that take longer than most for the same work; why it is not judged if half of them do."""
+    if min(clocks) > 0.0 and (slow := _lowest(clocks, lambda usual: CLOCK_RATIO * usual)):
+        return _found(slow, len(steps), f"SM clock {_both(slow, [f'{clock / 1e6:.0f} MHz' for clock in clocks])}")
     active = [-step.sm_active for step in steps if step.sm_active is not None]
     busy = [step.graphics_engine for step in steps if step.graphics_engine is not None]
     for name, values in (("SMs active", active), ("graphics engine busy", busy)):
-        if len(values) < len(steps):
-            continue
-        at, others = _lowest(values)
-        if values[at] <= min(others) - max(TIME_DIFFERENCE, SPREADS * _spread(others)):
-            shares = sorted(abs(value) for value in others)
-            return at, f"{name} {abs(values[at]):.0%}, theirs {shares[0]:.0%} to {shares[-1]:.0%}"
+        if len(values) == len(steps) and (slow := _lowest(values, lambda usual: TIME_DIFFERENCE)):
+            shares = [f"{abs(value):.0%}" for value in values]
+            return _found(slow, len(steps), f"{name} {_both(slow, shares)}")
     return None
 
 
-def _lowest(values: Sequence[float]) -> tuple[int, Sequence[float]]:
-    """Return the position of the lowest value, and the others."""
-    at = min(range(len(values)), key=values.__getitem__)
-    return at, [*values[:at], *values[at + 1 :]]
+def _found(slow: Sequence[int], count: int, text: str) -> tuple[frozenset[int], str] | str:
+    at = frozenset(slow[: slow.index(-1)])
+    return (at, text) if 2 * len(at) < count else f"half of its GPUs are slower than the others: {text}"
+
+
+def _lowest(values: Sequence[float], difference: Callable[[float], float]) -> Sequence[int]:
+    """Return the positions of the fewest values that are lower than all others by a difference, which depends on the
+    median of these, and by a multiple of their spread; then -1, and the positions of the others by their values. Empty
+    if there are none, or they are more than half.
+    """
+    order = sorted(range(len(values)), key=values.__getitem__)
+    by_size = [values[at] for at in order]
+    for count in range(1, len(values) // 2 + 1):
+        usual = by_size[(count + len(values)) // 2]
+        gap = max(difference(usual), SPREADS * (by_size[-1] - by_size[count]))
+        if by_size[count - 1] <= by_size[count] - gap:
+            return [*order[:count], -1, *order[count:]]
+    return ()
+
+
+def _both(order: Sequence[int], texts: Sequence[str]) -> str:
+    """Return the texts of the lowest values, and those of the others."""
+    at = order.index(-1)
+    low, high = ([texts[place] for place in places] for places in (order[:at], order[at + 1 :]))
+    return f"{_span(low)}, theirs {_span(high)}"
+
+
+def _span(texts: Sequence[str]) -> str:
+    first, last = sorted((texts[0], texts[-1]), key=lambda text: float(text.split()[0].rstrip("%")))
+    return first if first == last else f"{first} to {last}"
 
 
 def _is_same(values: Sequence[float]) -> bool:

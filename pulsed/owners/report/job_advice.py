@@ -20,6 +20,7 @@ from pulsed.owners.report.job_numbers import (
     gpu_name,
     has_several_nodes,
     idle_seconds,
+    is_of_board,
     mean,
     memory_ratios,
     percent,
@@ -135,14 +136,26 @@ def _hang(account: Account) -> Iterator[Advice]:
 def _events(account: Account) -> Iterator[Advice]:
     """Yield what was wrong with the GPUs: health problems, also older ones, and findings."""
     first = set(_unanswered(account))
+    slow: list[tuple[Account, Account]] = []
     for gpu in account["gpus"]:
         for condition in gpu.get("conditions", ()):  # absent in documents of older daemons
             check, advice = condition["check"], _of_health(account, gpu, condition)
-            if check in FINDING_TEXTS:
+            if check == "straggler":
+                slow.append((gpu, condition))
+            elif check in FINDING_TEXTS:
                 if check != "hang":
                     yield Advice(check, advice.evidence, FINDING_TEXTS[check])
             elif advice not in first:
                 yield advice
+    if slow:
+        gpu, condition = slow[0]
+        names = ", ".join(gpu_name(each, with_node=has_several_nodes(account)) for each, _ in slow)
+        nodes = {each["node"] for each, _ in slow}
+        if len(slow) > 1 and len(slow) == sum(each["node"] in nodes for each in account["gpus"]):
+            names = f"all {len(slow)} of node {', '.join(sorted(nodes))}"
+        advice = _of_health(account, gpu, condition)
+        evidence = advice.evidence.replace(_name(account, gpu), f"GPU{'s' if len(slow) > 1 else ''} {names}", 1)
+        yield Advice("straggler", evidence, FINDING_TEXTS["straggler"])
 
 
 FINDING_TEXTS: Mapping[str, str] = {
@@ -159,7 +172,7 @@ IDLE_TEXT = "Its program has ended, waits or has stopped: end the job when the w
 def _idle(account: Account) -> Iterator[Advice]:
     """Yield GPUs that were never used, and GPUs that were not used at the end."""
     gpus = account["gpus"]
-    never = [gpu for gpu in gpus if _is_unused(gpu)]
+    never = [gpu for gpu in gpus if _is_unused(gpu) and not is_of_board(account["owner"], gpu)]
     for gpu in never:
         yield Advice(
             "idle_gpu",
@@ -169,7 +182,7 @@ def _idle(account: Account) -> Iterator[Advice]:
     for gpu in gpus:
         last, held = gpu["idle_runs"]["last_seconds"], gpu["held_seconds"]
         is_long = last >= IDLE_TAIL_SECONDS or last >= IDLE_TAIL_RATIO * held
-        if gpu not in never and last > 0.0 and is_long:
+        if gpu not in never and last > 0.0 and is_long and not is_of_board(account["owner"], gpu):
             yield Advice(
                 "idle_tail",
                 f"{_name(account, gpu)}: idle for the last {duration_text(last)} of {duration_text(held)}",
@@ -183,6 +196,8 @@ def _is_unused(gpu: Account) -> bool:
 
 
 def _imbalance(account: Account) -> Iterator[Advice]:
+    if account.get("parts"):  # they do not work in step
+        return
     means = {gpu_name(gpu, with_node=True): mean([gpu], "real_utilization") for gpu in _used_alone(account)}
     ratios = {name: ratio for name, ratio in means.items() if ratio is not None}
     if len(ratios) < 2:

@@ -57,7 +57,7 @@ def job_line(account: Account) -> str:
         "net_wait": network.waiting,
     }
     flags = ",".join(dict.fromkeys(each["id"] for each in account["advice"]))
-    fields = [*(["demo=1"] if has_demo(gpus) else []), f"gpus={len(gpus)}"]
+    fields = [*(["demo=1"] if has_demo(gpus) else []), f"gpus={account['gpu_count']}"]
     fields += [*(f"{name}={_short(value)}" for name, value in numbers.items() if value is not None)]
     fields += [f"flags={flags}"] if flags else []
     if account["coverage"] is not None:

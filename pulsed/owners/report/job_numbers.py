@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from pulsed.config.settings import Problem, Settings, setting
 from pulsed.config.values import Factor, Text
+from pulsed.model.job_names import ARRAY, COMPONENT
 from pulsed.model.vocabulary import UNKNOWN
 from pulsed.owners.report.sums import added, mean_of, ratio_of
 
@@ -102,10 +103,39 @@ def percent(ratio: float | None, decimals: int = 0) -> str:
     return "unknown" if ratio is None else f"{100.0 * ratio:.{decimals}f} %"
 
 
+def gpu_key(gpu: Account) -> tuple[str, str, str]:
+    """Return what identifies a GPU in the documents of several daemons: its UUID, otherwise its node and index."""
+    return ("" if gpu["uuid"] else gpu["node"], gpu["uuid"] or gpu["gpu"], gpu["mig_id"] or "")
+
+
+def is_of_board(owner: Mapping[str, Any], gpu: Account) -> bool:
+    """Return whether a MIG instance is an owner's by a claim on its board: Slurm gives an instance to one job only."""
+    return owner["kind"] == "slurm_job" and bool(gpu["mig_id"]) and gpu["shared_by"] > 1
+
+
+def gpu_count(owner: Mapping[str, Any], gpus: Iterable[Account]) -> int:
+    """Return how many GPUs an owner had; instances of a board that several jobs claim are divided by the jobs."""
+    by_key = {gpu_key(gpu): gpu for gpu in gpus}
+    claimed = [1.0 / gpu["shared_by"] for gpu in by_key.values() if is_of_board(owner, gpu)]
+    return len(by_key) - len(claimed) + (max(1, round(sum(claimed))) if claimed else 0)
+
+
 def gpu_name(gpu: Account, *, with_node: bool) -> str:
-    """Return the name of a GPU or MIG instance: `3`, `3:7`, `gpu01/3`."""
+    """Return the name of a GPU or MIG instance: `3`, `3:7`, `gpu01/3`; of a part of an array `3 (500_1)`."""
     name = (gpu["gpu"] or gpu["uuid"] or "?") + (f":{gpu['mig_id']}" if gpu["mig_id"] else "")
+    name += f" ({part})" if (part := gpu.get("part")) else ""
     return f"{gpu['node']}/{name}" if with_node else name
+
+
+def job_key(owner: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return what identifies a job among the documents of several daemons at a time."""
+    return (owner["kind"], owner.get("cluster") or "", job_name(owner))
+
+
+def job_name(owner: Mapping[str, Any]) -> str:
+    """Return the id by which users know a job: that of the task of an array, or of a component."""
+    labels = owner.get("labels") or {}
+    return str(labels.get(ARRAY) or labels.get(COMPONENT) or owner["id"])
 
 
 def has_several_nodes(account: Account) -> bool:

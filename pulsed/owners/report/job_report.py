@@ -15,9 +15,12 @@ from pulsed.owners.report.job_numbers import (
     MISSING,
     Account,
     by_state,
+    gpu_key,
     gpu_name,
     has_several_nodes,
     idle_seconds,
+    is_of_board,
+    job_name,
     joules,
     mean,
     percent,
@@ -33,6 +36,7 @@ from pulsed.owners.report.job_statistics import (
     sparkline,
 )
 from pulsed.owners.report.text_table import aligned, demo_lines
+from pulsed.owners.report.verdict import verdict_of
 from pulsed.printable import clean
 
 GIBIBYTE = 2**30
@@ -75,6 +79,7 @@ def report_of(account: Account) -> JobReport:
     total, gpus = account["total"], account["gpus"]
     time, energy = _time_unit(total["gpu_seconds"]), _energy_unit(joules(total))
     facts = [
+        ("Verdict", verdict_of(account)),
         ("Real work", _real_work(account)),
         ("Life", _life(account)),
         ("Time", _classes(total, time)),
@@ -122,20 +127,32 @@ def job_title(account: Account) -> str:
     who = ", ".join(filter(None, (owner["user"], owner["account"], containers)))
     kind = "Job" if owner["kind"] == "slurm_job" else owner["kind"].capitalize()
     name = owner["name"] if owner["name"] and owner["name"] not in owner["id"] else ""
-    return "  ".join(filter(None, (f"{kind} {owner['id']}" + (f" ({who})" if who else ""), name)))
+    return "  ".join(filter(None, (f"{kind} {job_name(owner)}" + (f" ({who})" if who else ""), name)))
 
 
 def _extent(account: Account) -> str:
     gpus = account["gpus"]
-    models = Counter(_model(gpu) for gpu in gpus)
+    models = Counter(_model(gpu) for gpu in {gpu_key(gpu): gpu for gpu in gpus}.values())
+    if len(models) == 1:
+        models = Counter(dict.fromkeys(models, account["gpu_count"]))
     nodes = len({gpu["node"] for gpu in gpus})
     facts = [
         " + ".join(f"{count} x {model}" for model, count in models.items()),
+        *_parts(account),
         f"{nodes} node{'s' if nodes != 1 else ''}",
         duration_text(account["elapsed_seconds"]),
         account["state"],
     ]
     return ", ".join(facts)
+
+
+def _parts(account: Account) -> Iterator[str]:
+    """Yield the number of the tasks of an array, or of the components of a heterogeneous job."""
+    if parts := account.get("parts"):
+        count = max(account["part_count"], len(parts))
+        word = "component" if "+" in parts[0]["id"] else "task"
+        of_all = f"the newest {len(parts)} of " if len(parts) < count else ""
+        yield f"{of_all}{count} {word}{'s' if count != 1 else ''}"
 
 
 def _model(gpu: Account) -> str:
@@ -309,6 +326,11 @@ def _unknown(account: Account) -> Iterator[str]:
     for each in account.get("not_judged", ()):  # absent in documents of older daemons
         yield not_judged_text(each)
     low, high = (total[bound] for bound in ("lower", "upper"))
+    if any(is_of_board(account["owner"], gpu) for gpu in account["gpus"]):
+        yield (
+            "which MIG instances are this job's: its claim names the board; let gres.conf have AutoDetect=nvml, or name"
+            " files GPU.INSTANCE"
+        )
     if any(gpu["shared_by"] > 1 for gpu in account["gpus"]):
         least, most = (float(each.get("real_utilization_seconds") or 0.0) for each in (low, high))
         yield f"who did what on shared GPUs: {least:.0f} to {most:.0f} seconds of full use are this owner's"

@@ -134,12 +134,14 @@ class GroupSums:
 
     Attributes:
         gpus: all GPUs, shared ones in full.
+        claimed: MIG instances of boards that several Slurm jobs claim, which are not in `gpus`, divided by the jobs.
         shares: the same, shared ones by their shares.
         known_shares: GPUs of which the real utilization is known, by shares.
         classes: GPUs by workload class, by shares.
     """
 
     gpus: set[GpuKey] = field(default_factory=set)
+    claimed: float = 0.0
     shares: float = 0.0
     pods: set[str] = field(default_factory=set)
     known_shares: float = 0.0
@@ -152,7 +154,10 @@ class GroupSums:
     def add_gpu(self, gpu: OwnedGpu) -> None:
         """Add what a GPU does now."""
         share = 1.0 / gpu.sharers
-        self.gpus.add(gpu.device.entity.key)
+        if gpu.sharers > 1 and gpu.device.entity.kind == "mig" and gpu.account.owner.kind == "slurm_job":
+            self.claimed += share
+        else:
+            self.gpus.add(gpu.device.entity.key)
         self.shares += share
         if gpu.account.owner.has_pod:
             self.pods.add(gpu.account.owner.name)
@@ -218,7 +223,13 @@ def _counter(name: str, help: str, get: Callable[[AccountTotals], Value]) -> Own
 
 
 FAMILIES: tuple[OwnerFamily, ...] = (
-    _gauge("gpus", "GPUs and MIG instances; shared ones count in full", lambda sums: len(sums.gpus), "pod", "job"),
+    _gauge(
+        "gpus",
+        "GPUs and MIG instances; shared ones count in full, instances of a board that several jobs claim in part",
+        lambda sums: len(sums.gpus) + sums.claimed,
+        "pod",
+        "job",
+    ),
     _gauge("gpus", "GPUs and MIG instances; shared ones count in part", lambda sums: sums.shares, "workload", "user"),
     _gauge("pods", "Pods with GPUs on this node", lambda sums: len(sums.pods), "workload"),
     _gauge("real_utilization_ratio", "Mean real utilization of its GPUs", lambda sums: sums.mean_real_utilization),

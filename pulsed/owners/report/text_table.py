@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pulsed.json_text import duration_text
 from pulsed.model.gpu import DEMO_MARK
-from pulsed.owners.report.job_numbers import MISSING, Account, percent, summary_of
+from pulsed.owners.report.job_numbers import MISSING, Account, job_name, percent, summary_of
 from pulsed.printable import clean
 
 DEMO_NOTICE = "DEMO DATA: these GPUs do not exist"
@@ -37,13 +37,14 @@ def cells(columns: Sequence[TextColumn], rows: Iterable[Account]) -> list[list[s
 
 
 _JOB_COLUMNS = (
-    TextColumn("JOB", lambda account: f"{account['owner']['id']}"),
+    TextColumn("JOB", lambda account: job_name(account["owner"])),
     TextColumn("KIND", lambda account: f"{account['owner']['kind']}"),
     TextColumn("USER", lambda account: account["owner"]["user"] or MISSING),
     TextColumn("STATE", lambda account: f"{account['state']}"),
     TextColumn("BEGIN", lambda account: f"{account['begin'][:19]}Z"),
     TextColumn("ELAPSED", lambda account: duration_text(account["elapsed_seconds"])),
     TextColumn("GPUS", lambda account: f"{account['gpu_count']}"),
+    TextColumn("NODES", lambda account: f"{len({gpu['node'] for gpu in account['gpus']})}"),
     TextColumn("REAL WORK", lambda account: percent(summary_of(account["total"]).real_utilization_ratio)),
     TextColumn("IDLE", lambda account: percent(summary_of(account["total"]).idle_ratio)),
     TextColumn("ADVICE", lambda account: ", ".join(dict.fromkeys(each["id"] for each in account["advice"]))),

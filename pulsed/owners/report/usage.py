@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pulsed.json_text import duration_text
-from pulsed.owners.report.job_numbers import JOULES_PER_KWH, MAX_UNKNOWN_RATIO, MISSING, Account, percent
+from pulsed.owners.report.job_numbers import (
+    JOULES_PER_KWH,
+    MAX_UNKNOWN_RATIO,
+    MISSING,
+    Account,
+    job_key,
+    job_name,
+    percent,
+)
 from pulsed.owners.report.sums import added, mean_of, ratio_of
 from pulsed.owners.report.text_table import DEMO_NOTICE, TextColumn, aligned, cells
 from pulsed.printable import text_cell
@@ -41,28 +49,118 @@ SUMS: Mapping[str, str] = {
 }
 """Members of rows that are sums over the GPUs of owners."""
 
+NO_SUMS: Mapping[str, float | None] = dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
+
 WORST = 20
 """Owners in the report, those with the most held idle time."""
 
 Row = dict[str, Any]
-_JOB_KEY = ("kind", "id", "cluster")
+
+
+class MergedUsage(NamedTuple):
+    """The reports of several daemons as one.
+
+    Attributes:
+        rows: each GPU once, the most GPU time first.
+        worst: the owners with the most held idle time.
+        duplicates: nodes whose GPUs several daemons report, in words.
+    """
+
+    rows: list[Row]
+    worst: list[Row]
+    duplicates: list[str]
+
+
+def merged_usage(reports: Mapping[str, Row], labels: Sequence[str]) -> MergedUsage:
+    """Return the reports of several daemons, by their names, as one.
+
+    Parts of rows are of nodes. Of nodes with the same GPUs, those of the daemon with the most GPUs of the node count.
+    """
+    parts = [
+        (daemon, node, frozenset(gpus))
+        for daemon, report in reports.items()
+        for node, gpus in report.get("gpus", {}).items()  # absent in reports of older daemons
+    ]
+    counted: dict[str, tuple[str, str]] = {}
+    dropped: dict[tuple[str, str], str] = {}
+    duplicates = []
+    for daemon, node, gpus in sorted(parts, key=lambda part: -len(part[2])):
+        if others := dict.fromkeys(counted[gpu] for gpu in sorted(gpus) if gpu in counted):
+            first = next(iter(others))
+            dropped[daemon, node] = first[0]
+            missing = len(gpus - counted.keys())
+            rest = f"; {missing} more GPUs of {daemon} are not counted" if missing else ""
+            duplicates.append(
+                f"{len(gpus) - missing} GPUs of {node}, such as {min(gpus & counted.keys())}, are reported by two"
+                f" daemons, {first[0]} and {daemon}: they count once{rest}"
+            )
+        else:
+            counted |= dict.fromkeys(gpus, (daemon, node))
+
+    def kept(name: Literal["rows", "worst"]) -> Iterator[Row]:
+        for daemon, report in reports.items():
+            for row in report[name]:
+                nodes = _nodes(row)
+                if left := {node: part for node, part in nodes.items() if (daemon, node) not in dropped}:
+                    yield row if len(left) == len(nodes) else with_parts(row, left)
+
+    return MergedUsage(merged_rows(kept("rows"), labels), merged_jobs(kept("worst")), duplicates)
+
+
+def _nodes(row: Row) -> Mapping[str, Row]:
+    """Return the parts of a row by node; one of an older daemon has a single part, whose jobs are no other's."""
+    if "nodes" in row:
+        nodes: Mapping[str, Row] = row["nodes"]
+        return nodes
+    part = {name: row[name] for name in (*SUMS, "cost", "gpu_count") if name in row}
+    return {"": part | {"job_keys": [f"{id(row)} {number}" for number in range(row.get("jobs", 1))]}}
+
+
+def with_parts(row: Row, nodes: Mapping[str, Row]) -> Row:
+    """Return a row with the sums of its parts by node."""
+    parts = list(nodes.values())
+    sums = added({name: part[name] for name in SUMS} for part in parts)
+    cost = reduce(_cost_sum, [part["cost"] for part in parts]) if parts else None
+    count = {"jobs": len(job_keys(parts))}
+    if "gpu_count" in row:
+        count = {"gpu_count": sum(part["gpu_count"] for part in parts)}
+    return {**row, **(sums or NO_SUMS), **count, "cost": cost, "nodes": nodes}
+
+
+def job_keys(parts: Iterable[Row]) -> set[str]:
+    """Return the keys of the jobs in parts of rows."""
+    return {key for part in parts for key in part["job_keys"]}
 
 
 def merged_rows(rows: Iterable[Row], labels: Sequence[str]) -> list[Row]:
-    """Return rows of several daemons, of which those with equal labels are one, the most GPU time first."""
+    """Return rows of which those with equal labels are one, the most GPU time first."""
     merged: dict[tuple[str, ...], Row] = {}
     for row in rows:
         key = tuple(str(row[label]) for label in labels)
-        merged[key] = _sum(merged[key], row) | {"jobs": merged[key]["jobs"] + row["jobs"]} if key in merged else row
+        merged[key] = with_parts(row, _joined_parts(merged[key], row)) if key in merged else row
     return sorted(merged.values(), key=lambda row: -row["gpu_seconds"])
 
 
+def _joined_parts(first: Row, second: Row) -> Mapping[str, Row]:
+    """Return the parts of two rows, of which those of the same node are one."""
+    nodes = dict(_nodes(first))
+    for node, part in _nodes(second).items():
+        if node in nodes:
+            before = nodes[node]
+            sums = added({name: each[name] for name in SUMS} for each in (before, part))
+            count = {"gpu_count": before["gpu_count"] + part["gpu_count"]} if "gpu_count" in part else {}
+            keys = {"job_keys": list(job_keys((before, part)))}
+            nodes[node] = {**part, **sums, **count, **keys, "cost": _cost_sum(before["cost"], part["cost"])}
+        else:
+            nodes[node] = part
+    return nodes
+
+
 def merged_jobs(jobs: Iterable[Row]) -> list[Row]:
-    """Return the owners of several daemons, of which those that ran at the same time with one id are one, the most
-    held idle time first."""
+    """Return owners of which those that ran at the same time with one id are one, the most held idle time first."""
     merged: dict[tuple[str, ...], list[Row]] = {}
     for job in sorted(jobs, key=lambda each: str(each["begin"])):
-        same = merged.setdefault(tuple(str(job["owner"][name]) for name in _JOB_KEY), [])
+        same = merged.setdefault(job_key(job["owner"]), [])
         if same and job["owner"]["kind"] != "process" and (same[-1]["end"] or "~") > job["begin"]:
             same[-1] = _joined(same[-1], job)
         else:
@@ -73,17 +171,10 @@ def merged_jobs(jobs: Iterable[Row]) -> list[Row]:
 def _joined(first: Row, second: Row) -> Row:
     worst = max(first, second, key=lambda job: float(job["held_idle_seconds"]))
     ends = [first["end"], second["end"]]
-    return _sum(first, second) | {
-        "gpu_count": first["gpu_count"] + second["gpu_count"],
+    return with_parts(first, _joined_parts(first, second)) | {
         "end": None if None in ends else max(ends),
         "finding": worst["finding"] or first["finding"] or second["finding"],
     }
-
-
-def _sum(first: Row, second: Row) -> Row:
-    """Return the sums of two rows; what is not a sum is that of the first."""
-    sums = added({name: each[name] for name in SUMS} for each in (first, second))
-    return {**first, **sums, "cost": _cost_sum(first["cost"], second["cost"])}
 
 
 def _cost_sum(first: Row | None, second: Row | None) -> Row | None:
@@ -140,7 +231,7 @@ _ROW = (
     TextColumn("OBSERVED", lambda row: percent(ratio_of(row["observed_seconds"], row["held_seconds"]))),
 )
 _JOB = (
-    TextColumn("JOB", lambda job: f"{job['owner']['id']}"),
+    TextColumn("JOB", lambda job: job_name(job["owner"])),
     TextColumn("USER", lambda job: job["owner"]["user"] or MISSING),
     TextColumn("BEGIN", lambda job: f"{job['begin'][:10]}"),
     TextColumn("GPUS", lambda job: f"{job['gpu_count']}"),
@@ -156,7 +247,9 @@ def usage_table(report: Mapping[str, Any]) -> str:
     title = f"{notice}Jobs and pods that ran in the last {duration_text(report['seconds'])}, each as a whole"
     if not rows:
         return f"{title}: none\n"
-    total = reduce(_sum, rows) | {"jobs": sum(row["jobs"] for row in rows)}
+    jobs = {key for row in rows for key in job_keys(_nodes(row).values())}
+    sums = added({name: row[name] for name in SUMS} for row in rows)
+    total = {**sums, "jobs": len(jobs), "cost": reduce(_cost_sum, [row["cost"] for row in rows])}
     columns = [*(TextColumn(label.replace("_", " ").upper(), _label(label)) for label in labels), *_ROW]
     table = cells(columns, rows)
     if len(rows) > 1:

@@ -192,6 +192,7 @@ class _GpuHead(DocumentModel):
     gpu: str = at("account.device.entity.gpu")
     uuid: Text = at("account.device.entity.uuid")
     mig_id: Text = at("account.device.entity.mig_id")
+    part: Text = Field("", description="of an array or a heterogeneous job: the task or component that had it")
     model: Text = at("account.device.model")
     memory_bytes: float | None = at("account.memory_bytes", "size of its device memory")
     shared_by: int = at("account.sharers", "most owners at a time; 1: not shared")

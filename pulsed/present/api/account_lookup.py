@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
 
 from pulsed.json_text import json_bytes
+from pulsed.model.job_names import names_of_owner
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
@@ -16,7 +18,7 @@ from pulsed.owners.accounting.saved_accounts import AccountKey, EndedAccounts, a
 from pulsed.owners.report.job_numbers import NO_PRICES, Prices
 from pulsed.owners.report.owner_totals import WorkloadTotals
 from pulsed.owners.report.usage import GroupBy
-from pulsed.present.api.usage_documents import Usage
+from pulsed.present.api.usage_documents import NO_USAGE, Usage
 
 Check = Callable[[], None]
 """Called often while files are read; what it raises ends the reading."""
@@ -34,7 +36,7 @@ class Accounts(NamedTuple):
     prices: Callable[[], Prices] = lambda: NO_PRICES
     workloads: WorkloadTotals | None = None
     kept_lines: Callable[[float], Iterable[bytes]] = lambda since: ()
-    kept_usage: Callable[[float, GroupBy, set[int], Check], Usage] = lambda since, by, newer, check: Usage([], [])
+    kept_usage: Callable[[float, GroupBy, set[int], Check], Usage] = lambda since, by, newer, check: NO_USAGE
 
 
 WORK_SECONDS, PAUSE_SECONDS = 2e-3, 1e-4
@@ -98,7 +100,7 @@ def running_accounts(accounts: Accounts, account_filter: AccountFilter) -> list[
     """Return the accounts of owners that have a GPU and match, the newest begin first."""
     if account_filter.state == "ended":
         return []
-    return newest_first(filter(account_filter.matches, accounts.running.running))
+    return newest_first(filter(account_filter.matches, accounts.running.current(time.time())))
 
 
 def ended_accounts(
@@ -151,9 +153,9 @@ def accounts_in_memory(accounts: Accounts, name: str) -> Iterator[OwnerAccount]:
     """Return the accounts of an owner that are in memory, in no order; may be used in another thread.
 
     Args:
-        name: a job id (`4711`, `4711_7`), UID, name or `namespace/name` of a pod, or an owner's id.
+        name: one of `names_of_owner`.
     """
-    running = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
+    running = [each for each in accounts.running.current(time.time()) if name in names_of_owner(each.owner)]
     return chain(running, accounts.ended.find(lambda owner, end: name in names_of_owner(owner)))
 
 
@@ -173,14 +175,12 @@ def digest(key: AccountKey) -> int:
     return int.from_bytes(blake2b(repr(key).encode(), digest_size=8).digest())
 
 
-def names_of_owner(owner: Owner) -> set[str]:
-    """Return all names by which an owner is found."""
-    names = {owner.id, owner.uid}
-    if owner.has_pod:
-        names |= {
-            owner.name,
-            f"{owner.namespace}/{owner.name}",
-            f"pod:{owner.namespace}/{owner.name}",
-            f"pod:{owner.namespace}/{owner.name}/{owner.container}",
-        }
-    return names - {""}
+NEAREST = 3
+"""Names in the message about one that is not found."""
+
+
+def nearest_names(accounts: Accounts, name: str) -> list[str]:
+    """Return the names of owners in memory that are most like one that no owner has."""
+    owners = [*(each.owner for each in accounts.running.current(time.time())), *accounts.ended.owners]
+    names = {each for owner in owners for each in names_of_owner(owner) if not each.startswith("pod:")}
+    return get_close_matches(name, names, NEAREST)

@@ -49,13 +49,18 @@ def json_response(
     return Response(json_bytes(document), status, headers, media_type="application/json")
 
 
-def failure_response(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an error as JSON."""
-    return json_response({"error": message}, status, headers)
+def failure_response(
+    message: str, status: int, headers: Mapping[str, str] | None = None, nearest: Sequence[str] = ()
+) -> Response:
+    """Return an error as JSON, with the names that are most like one that is not found."""
+    return json_response({"error": message, **({"nearest": nearest} if nearest else {})}, status, headers)
 
 
 class ApiError(HTTPException):
     """An error of a route, whose message is the whole error; `detail` has what is wrong and what to do."""
+
+    nearest: Sequence[str] = ()
+    """Names that are most like one that is not found."""
 
 
 async def failure(request: Request, error: Exception) -> Response:
@@ -64,7 +69,7 @@ async def failure(request: Request, error: Exception) -> Response:
     A path with a slash too many redirects, by a relative address: the client's Host is not part of any answer.
     """
     if isinstance(error, ApiError):
-        return failure_response(error.detail, error.status_code, error.headers)
+        return failure_response(error.detail, error.status_code, error.headers, error.nearest)
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404 and (location := _without_slash(request)):
         return Response(status_code=307, headers={"location": location})

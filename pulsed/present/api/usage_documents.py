@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from heapq import nlargest
 from typing import Any, NamedTuple
 
 from pydantic import Field, create_model
 
-from pulsed.model.gpu import node_of
+from pulsed.model.gpu import key_of, node_of
+from pulsed.model.job_names import group_of, part_of
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
 from pulsed.owners.accounting.counter_vector import observed, total, value
-from pulsed.owners.report.account_totals import pod_account
+from pulsed.owners.report.account_totals import MAX_PARTS, group_account, pod_account
 from pulsed.owners.report.job_comparison import compared_jobs, comparison_notes, comparison_rows
 from pulsed.owners.report.job_numbers import Prices
 from pulsed.owners.report.job_report import JobReport, job_head
 from pulsed.owners.report.text_table import first_finding, has_demo
-from pulsed.owners.report.usage import LABELS, SUMS, GroupBy, lacks_energy, merged_rows
+from pulsed.owners.report.usage import LABELS, NO_SUMS, SUMS, GroupBy, lacks_energy, merged_rows, with_parts
 from pulsed.present.api.account_documents import AccountShape, OwnerShape, account_document
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, shape_of
 
@@ -42,16 +44,33 @@ class ComparisonShape(DocumentModel):
     notes: list[str] = Field(description="what differs by more than its spread, and what cannot be judged")
 
 
+class JobPartShape(DocumentModel):
+    """A task of an array of jobs, or a component of a heterogeneous job."""
+
+    id: str
+    state: str = Field(description="running or ended")
+    begin: Time
+    end: TimeOrNull
+
+
 class NewestAccountShape(AccountShape):
     """The newest account of a name."""
 
+    parts: list[JobPartShape] = Field(
+        [], description="of the id of an array or a heterogeneous job: the newest account of each task or component"
+    )
+    part_count: int = Field(0, description=f"their number; the account has the newest {MAX_PARTS} of them")
     earlier: list[EarlierAccountShape] = Field(description="earlier accounts of the name, the newest first")
     report: JobReportShape | None = Field(None, description="with `?report=true`")  # type: ignore[valid-type] # of a row
     comparison: ComparisonShape | None = Field(None, description="with `?with=`")
 
 
-def newest_document(accounts: Sequence[OwnerAccount], here: str, prices: Prices) -> Document:
-    """Return the first of the accounts of a name, the newest; of a pod with all containers that had GPUs then."""
+def newest_document(accounts: Sequence[OwnerAccount], name: str, here: str, prices: Prices) -> Document:
+    """Return the first of the accounts of a name, the newest; of a pod with all containers that had GPUs then, of an
+    array of jobs with all tasks, of a heterogeneous job with all components.
+    """
+    if any(group_of(each.owner) == name for each in accounts):
+        return _group_document([each for each in accounts if group_of(each.owner) == name], name, here, prices)
     newest = accounts[0]
     containers = {newest.owner.id: newest}
     if newest.owner.kind == "pod":
@@ -63,7 +82,18 @@ def newest_document(accounts: Sequence[OwnerAccount], here: str, prices: Prices)
     documents = [account_document(each, here, prices) for each in containers.values()]
     document = pod_account(documents) if len(documents) > 1 else documents[0]
     earlier = [EarlierAccountShape.render(each) for each in accounts if each not in containers.values()]
-    return {**document, "earlier": earlier}
+    return {**document, "parts": [], "part_count": 0, "earlier": earlier}
+
+
+def _group_document(accounts: Sequence[OwnerAccount], name: str, here: str, prices: Prices) -> Document:
+    """Return the account of the newest parts of an array or a heterogeneous job."""
+    newest: dict[str, OwnerAccount] = {}
+    for each in accounts:
+        newest.setdefault(part_of(each.owner), each)
+    parts = dict(list(newest.items())[:MAX_PARTS])
+    documents = {part: account_document(each, here, prices) for part, each in parts.items()}
+    earlier = [EarlierAccountShape.render(each) for each in accounts if each not in newest.values()]
+    return {**group_account(name, documents, len(newest)), "earlier": earlier}
 
 
 def comparison_document(first: Document, second: Document) -> Document:
@@ -98,8 +128,26 @@ _SUMS: Any = {
 }
 _COST: Any = {"cost": (UsageCostShape | None, Field(description="null without prices"))}
 
+_KEYS: Any = {"job_keys": (list[str], Field(description="of their jobs; the same on all nodes of a job of Slurm"))}
+
+_PART = create_model("UsagePart", __base__=DocumentModel, **_KEYS, **_SUMS, **_COST)
+_JOB_PART = create_model("UsedJobPart", __base__=DocumentModel, gpu_count=(int, 0), **_KEYS, **_SUMS, **_COST)
+
+
+def _by_node(part: type[DocumentModel]) -> Any:
+    return dict[str, part]  # type: ignore[valid-type] # made of a table
+
+
+_NODES: Any = {"nodes": (_by_node(_PART), Field({}, description="with `?parts=true`: the sums by node"))}
+
 USAGE_ROW = create_model(
-    "UsageRow", __base__=DocumentModel, **_LABELS, jobs=(int, Field(description="their number")), **_SUMS, **_COST
+    "UsageRow",
+    __base__=DocumentModel,
+    **_LABELS,
+    jobs=(int, Field(description="their number")),
+    **_SUMS,
+    **_COST,
+    **_NODES,
 )
 """What the owners of a group got out of their GPUs; it has the labels of its grouping only."""
 
@@ -113,20 +161,35 @@ class _UsedJob(DocumentModel):
     finding: Text = Field(description="the first advice of its report; null without any")
 
 
-USED_JOB = create_model("UsedJob", __base__=_UsedJob, **_SUMS, **_COST)
+_JOB_NODES: Any = {"nodes": (_by_node(_JOB_PART), Field({}, description="with `?parts=true`: the sums by node"))}
+
+USED_JOB = create_model("UsedJob", __base__=_UsedJob, **_SUMS, **_COST, **_JOB_NODES)
 """What one owner got out of its GPUs."""
 
 
 class Usage(NamedTuple):
-    """Rows, and the owners with the most held idle time, the worst first."""
+    """Rows, the owners with the most held idle time, the worst first, and the keys of all GPUs by node."""
 
     rows: list[Document]
     worst: list[Document]
+    gpus: dict[str, list[str]]
 
     def with_costs(self, prices: Prices) -> Usage:
         """Return the sums with their costs."""
-        rows, worst = ([{**row, "cost": _cost(row, prices)} for row in rows] for rows in self)
-        return Usage(rows, worst)
+
+        def priced(row: Document) -> Document:
+            nodes = {node: {**part, "cost": _cost(part, prices)} for node, part in row["nodes"].items()}
+            return {**row, "cost": _cost(row, prices), "nodes": nodes}
+
+        return Usage(list(map(priced, self.rows)), list(map(priced, self.worst)), self.gpus)
+
+    def without_parts(self) -> Document:
+        """Return the sums for a client that does not add them to those of other daemons."""
+        rows, worst = (
+            [{name: value for name, value in row.items() if name != "nodes"} for row in rows]
+            for rows in (self.rows, self.worst)
+        )
+        return {"rows": rows, "worst": worst}
 
     def plus(self, other: Usage, by: GroupBy) -> Usage:
         """Return the sum with what other owners got."""
@@ -136,7 +199,13 @@ class Usage(NamedTuple):
             further = ({**row, **dict.fromkeys(labels, OTHERS)} for row in rows[MAX_ROWS - 1 :])
             rows = merged_rows([*rows[: MAX_ROWS - 1], *further], labels)
         worst = sorted([*self.worst, *other.worst], key=lambda job: -float(job["held_idle_seconds"]))
-        return Usage(rows, worst[:WORST])
+        gpus = {
+            node: sorted({*self.gpus.get(node, ()), *other.gpus.get(node, ())}) for node in {**self.gpus, **other.gpus}
+        }
+        return Usage(rows, worst[:WORST], gpus)
+
+
+NO_USAGE = Usage([], [], {})
 
 
 MAX_ROWS = 5_000
@@ -154,36 +223,42 @@ class UsageSums:
     """
 
     def __init__(self, groupings: Iterable[GroupBy], here: str) -> None:
-        self._rows: dict[GroupBy, dict[tuple[str, ...], Document]] = {by: {} for by in groupings}
+        self._rows: dict[GroupBy, dict[tuple[str, ...], _Parts]] = {by: {} for by in groupings}
+        self._gpus: dict[str, set[str]] = {}
         self._here = here
-        self._jobs: list[tuple[float, int, Document, OwnerAccount]] = []
+        self._jobs: list[tuple[float, int, _Parts, OwnerAccount]] = []
         self._number = 0
 
     def add(self, account: OwnerAccount) -> None:
         """Add the account of an owner."""
-        job: Document = dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
-        keys = set()
+        job: _Parts = {}
         for gpu in account.gpus.values():
             sums, node = list(_sums(gpu, account.now)), node_of(gpu.device, self._here)
-            for name, amount in sums:
-                job[name] = (job[name] or 0.0) + amount
+            key = _job_key(account, node)
+            self._gpus.setdefault(node, set()).add("|".join(filter(None, key_of(gpu.device, self._here))))
+            _add(job, node, key, sums)
+            job[node]["gpu_count"] = job[node].get("gpu_count", 0) + 1
             for by, rows in self._rows.items():
-                row = _row_of(rows, _labels(by, account.owner, node))
-                row["jobs"] += (by, id(row)) not in keys
-                keys.add((by, id(row)))
-                for name, amount in sums:
-                    row[name] = (row[name] or 0.0) + amount
+                _add(_row_of(rows, tuple(_labels(by, account.owner, node).values())), node, key, sums)
         self._number -= 1
-        self._jobs.append((job["held_idle_seconds"], self._number, job, account))
+        idle = sum(part["held_idle_seconds"] for part in job.values())
+        self._jobs.append((idle, self._number, job, account))
         self._jobs = nlargest(WORST, self._jobs) if len(self._jobs) >= 2 * WORST else self._jobs
 
     def usage(self, by: GroupBy) -> Usage:
         """Return the sums by one of the groupings, without costs."""
-        return Usage(self.rows(by), self.worst)
+        return Usage(self.rows(by), self.worst, self.gpus)
+
+    @property
+    def gpus(self) -> dict[str, list[str]]:
+        """The keys of all GPUs by node."""
+        return {node: sorted(keys) for node, keys in self._gpus.items()}
 
     def rows(self, by: GroupBy) -> list[Document]:
         """Return the rows of one of the groupings, without costs."""
-        return [row | {"cost": None} for row in self._rows[by].values()]
+        return [
+            with_parts(dict(zip(LABELS[by], key, strict=True)), _listed(row)) for key, row in self._rows[by].items()
+        ]
 
     @property
     def worst(self) -> list[Document]:
@@ -191,15 +266,38 @@ class UsageSums:
         return [_job(account, job, self._here) for _, _, job, account in nlargest(WORST, self._jobs)]
 
 
-def _row_of(rows: dict[tuple[str, ...], Document], labels: dict[str, str]) -> Document:
+_Parts = dict[str, Document]
+"""Sums by node, with the set of the keys of jobs."""
+
+
+def _add(parts: _Parts, node: str, key: str, sums: Iterable[tuple[str, float]]) -> None:
+    """Add what a job got out of a GPU."""
+    part = parts.get(node)
+    if part is None:
+        part = parts[node] = {"job_keys": set(), **NO_SUMS, "cost": None}
+    part["job_keys"].add(key)
+    for name, amount in sums:
+        part[name] = (part[name] or 0.0) + amount
+
+
+def _listed(parts: _Parts) -> _Parts:
+    return {node: {**part, "job_keys": list(part["job_keys"])} for node, part in parts.items()}
+
+
+def _job_key(account: OwnerAccount, node: str) -> str:
+    """Return a digest that stands for a job: of Slurm the same on all of its nodes, also after a requeue."""
+    owner = account.owner
+    key: tuple[object, ...] = (owner.kind, node, owner.id, account.begin)
+    if owner.kind == "slurm_job":
+        key = (owner.kind, owner.cluster, part_of(owner) or owner.id)
+    return blake2b(repr(key).encode(), digest_size=6).hexdigest()
+
+
+def _row_of(rows: dict[tuple[str, ...], _Parts], key: tuple[str, ...]) -> _Parts:
     """Return the row with these labels, or that of all others."""
-    key = tuple(labels.values())
     if key not in rows and len(rows) >= MAX_ROWS:
-        labels = dict.fromkeys(labels, OTHERS)
-        key = tuple(labels.values())
-    if key not in rows:
-        rows[key] = labels | {"jobs": 0} | dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
-    return rows[key]
+        key = (OTHERS,) * len(key)
+    return rows.setdefault(key, {})
 
 
 def usage(accounts: Iterable[OwnerAccount], by: GroupBy, here: str) -> Usage:
@@ -230,11 +328,11 @@ def _sums(gpu: GpuAccount, now: float) -> Iterator[tuple[str, float]]:
         yield "energy_joules", joules
 
 
-def _job(account: OwnerAccount, sums: Document, here: str) -> Document:
+def _job(account: OwnerAccount, parts: _Parts, here: str) -> Document:
     document = account_document(account, here)
     head = {name: document[name] for name in ("owner", "begin", "end", "gpu_count")}
     head["is_demo"] = has_demo(document["gpus"])
-    return head | {"finding": first_finding(document)} | sums | {"cost": None}
+    return with_parts(head | {"finding": first_finding(document)}, _listed(parts)) | {"gpu_count": head["gpu_count"]}
 
 
 def _cost(row: Mapping[str, Any], prices: Prices) -> Document | None:

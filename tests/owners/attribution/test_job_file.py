@@ -42,11 +42,11 @@ ARRAY_TASK = Owner(
     ],
 )
 def test_every_form_is_read_and_other_lines_are_counted(text: str, owners: tuple[Owner, ...], bad_lines: int) -> None:
-    assert parse_job_file(text) == (owners, bad_lines)
+    assert parse_job_file(text)[:2] == (owners, bad_lines)
 
 
 @given(st.text())
 def test_whatever_a_file_contains_it_is_read(text: str) -> None:
-    owners, bad = parse_job_file(text)
+    owners, bad, _ = parse_job_file(text)
     assert len({owner.key for owner in owners}) == len(owners)
     assert bad >= 0

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -62,17 +63,18 @@ async def test_the_jobs_of_all_devices(tmp_path: Path) -> None:
     claims = await MappingDirectory(str(tmp_path)).read()
     assert claims == Claims(
         {
-            "0": (Owner("slurm_job", "4711", DAY, user="root", user_id="0"),),
+            "nvidia0": (Owner("slurm_job", "4711", DAY, user="root", user_id="0"),),
             "1/7": (Owner("slurm_job", "11", DAY), Owner("slurm_job", "12", DAY)),
             "gpu-aa": (Owner("slurm_job", "4712", DAY, user="ann"),),
         },
         is_complete=True,
+        has_numbers=True,
     )
 
 
 def test_a_user_without_a_name_keeps_the_number(tmp_path: Path) -> None:
     write(tmp_path / "0", "4711 3999999999")
-    assert look(MappingDirectory(str(tmp_path))).owners["0"][0].user == "3999999999"
+    assert look(MappingDirectory(str(tmp_path))).owners["nvidia0"][0].user == "3999999999"
 
 
 def test_an_empty_directory_may_not_be_in_use_until_it_has_had_a_job(tmp_path: Path) -> None:
@@ -256,3 +258,25 @@ def test_equal_settings_are_the_same_source(tmp_path: Path) -> None:
     assert first == second
     assert hash(first) == hash(second)
     assert first != MappingDirectory(str(tmp_path), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "keys"),
+    [
+        ("auto", {"nvidia3", "2", "1/7", "nvidia0", "gpu-aa"}),
+        ("index", {"3", "2", "1/7", "nvidia0", "gpu-aa"}),
+        ("device", {"nvidia3", "nvidia2", "nvidia1/7", "nvidia0", "gpu-aa"}),
+    ],
+)
+def test_numbers_are_indexes_or_those_of_device_files(
+    tmp_path: Path, numbers: Literal["auto", "index", "device"], keys: set[str]
+) -> None:
+    """jobstats' exporter looks its files up by the number of the device file."""
+    (tmp_path / "3").write_text("4711 1000")
+    (tmp_path / "GPU-aa").write_text("4711 1000")
+    (tmp_path / "2::4712").write_text("job_id=4712")
+    (tmp_path / "1.7").write_text("4713")
+    (tmp_path / "nvidia0").write_text("4714")
+    claims = look(MappingDirectory(str(tmp_path), numbers=numbers))
+    assert claims.owners.keys() == keys
+    assert claims.has_numbers == (numbers == "auto")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,17 @@ def test_an_owner_continues_unless_its_id_is_used_again() -> None:
     assert not Owner("slurm_job", "2", 10.0).continues(job)
     assert pod("ml", "a", uid="u").continues(pod("ml", "a"))
     assert not pod("ml", "a", uid="v").continues(pod("ml", "a", uid="u"))
+
+
+async def test_the_setting_for_numbers_is_named_where_they_are_ambiguous(
+    directory: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    await directory.read({"0": "4711"})
+    lookup = OwnerLookup(directory.attribution, "here")
+    owned(lookup, replace(BOARD, device="nvidia0"))
+    owned(lookup, replace(FAR, device="nvidia0"))
+    assert "attribution.files.numbers" not in caplog.text
+    for _ in range(3):
+        owned(lookup, replace(BOARD, device="nvidia1"))
+        owned(lookup, BOARD)
+    assert caplog.text.count("GPU 0 is /dev/nvidia1: see whether") == 1

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from pulsed.apps.doctor.source_check import check_attribution
 from pulsed.model.owner import Owner
 from pulsed.owners.attribution.mapping_directory import MappingDirectory
-from pulsed.owners.attribution.slurm_queue import RETRY_SECONDS, SlurmQueue, parse_job
+from pulsed.owners.attribution.slurm_queue import CHECK_SECONDS, RETRY_SECONDS, QueuedJob, SlurmQueue, parse_job
 from pulsed.owners.attribution.source import Claims
 from tests.support.slurm import SlurmCluster, slurm
 from tests.support.waiting import SECONDS, eventually
@@ -29,6 +31,20 @@ def command(folder: Path, text: str) -> str:
     path.write_text(f"#!/bin/sh\necho run >> {folder}/runs\n{text}\n")
     path.chmod(0o755)
     return str(path)
+
+
+def squeued(name: str, raw_id: str, state: str = "RUNNING") -> str:
+    """Return a line of squeue."""
+    return "\x1f".join((name, raw_id, state, "ann", "7", "gpu", "(null)", "train")) + "\n"
+
+
+async def until(look: Callable[[], Awaitable[object]], expected: object) -> None:
+    """Look until the result is the expected one."""
+    for _ in range(int(SECONDS / 0.05)):
+        if await look() == expected:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"it never was {expected}")
 
 
 def runs(folder: Path) -> int:
@@ -55,21 +71,17 @@ async def test_jobs_of_a_real_slurm(cluster: SlurmCluster, tmp_path: Path, monke
     (tmp_path / "0").write_text(f"{job} 0")
     (tmp_path / "1").write_text(f"job_id={array}_7\nuser=ann\n")
     source = MappingDirectory(str(tmp_path), queue=SlurmQueue())
-    owner = await completed(source, "0")
+    owner = await completed(source, "nvidia0")
     assert (owner.id, owner.user, owner.user_id, owner.partition) == (job, "root", "0", "all")
     assert (owner.account, owner.name, owner.labels) == ("lab", "a b", ())
     owner = await completed(source, "1")
-    assert (owner.id, owner.user, owner.name, owner.labels) == (
-        f"{array}_7",
-        "ann",
-        "sweep",
-        (("array", f"{array}_7"),),
-    )
+    assert (owner.id, owner.user, owner.name) == (f"{array}_7", "ann", "sweep")
+    assert owner.labels == (("job_id", array),)
     await source.close()
 
 
 async def test_each_job_is_looked_up_once_and_forgotten_at_its_end(tmp_path: Path) -> None:
-    queue = SlurmQueue(command(tmp_path, r"printf '4711\037ann\0377\037gpu\037(null)\037train\n'"))
+    queue = SlurmQueue(command(tmp_path, r"printf '4711\0374711\037RUNNING\037ann\0377\037gpu\037(null)\037train\n'"))
     claims = Claims({"0": (JOB,), "1": (JOB,)})
     await eventually(lambda: queue.complete(claims).owners["1"][0].name == "train")
     for _ in range(5):
@@ -91,7 +103,7 @@ async def test_a_complete_job_is_not_looked_up(tmp_path: Path) -> None:
     assert runs(tmp_path) == 0
 
 
-@pytest.mark.parametrize("text", ["echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "", "echo x"])
+@pytest.mark.parametrize("text", ["", "echo x"])
 async def test_a_job_that_slurm_does_not_have_stays_as_it_is(tmp_path: Path, text: str) -> None:
     queue, other = SlurmQueue(command(tmp_path, text)), Owner("slurm_job", "12")
     claims = Claims({"0": (JOB, other)})
@@ -129,6 +141,77 @@ async def test_without_slurm_nothing_happens(tmp_path: Path) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("text", ["", "\n", "1\x1fann", "slurm_load_jobs error"])
+@pytest.mark.parametrize("text", ["", "\n", "1\x1fann", "slurm_load_jobs error", squeued("11", "11")])
 def test_output_without_a_job(text: str) -> None:
-    assert parse_job(text) is None
+    assert parse_job(text, "1") == QueuedJob()
+
+
+def test_the_tasks_of_an_array_and_the_components_of_a_job_are_distinguished() -> None:
+    array = squeued("500_1", "501") + squeued("500_2", "500")
+    components = squeued("700+0", "700") + squeued("700+1", "701")
+    labels = {
+        id: dict(details.labels)
+        for id, text in (("501", array), ("500_2", array), ("500", array), ("701", components), ("700", components))
+        if (details := parse_job(text, id).details)
+    }
+    assert labels == {
+        "501": {"array": "500_1", "job_id": "501"},
+        "500_2": {"array": "500_2", "job_id": "500"},
+        "500": {"array": "500_2", "job_id": "500"},
+        "701": {"component": "700+1", "job_id": "701"},
+        "700": {"component": "700+0", "job_id": "700"},
+    }
+
+
+INVALID = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
+
+
+@pytest.mark.parametrize("answer", [INVALID, rf"printf '{squeued('4711', '4711', 'TIMEOUT')}'"])
+async def test_a_job_that_has_ended_is_no_owner_until_its_file_changes(tmp_path: Path, answer: str) -> None:
+    """Two files name one device; the epilog of the first job did not run."""
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    for name in ("0::4711", "0::4712", "1::4711"):
+        (folder / name).write_text(f"job_id={name[3:]}\n")
+    program = command(tmp_path, f'case "$*" in *4711*) {answer} ;; *) echo later ;; esac')
+    source = MappingDirectory(str(folder), queue=SlurmQueue(program))
+    rejected: Counter[str] = Counter()
+
+    async def owners() -> dict[str, list[str]]:
+        claims = await source.read()
+        assert claims is not None
+        rejected.update(claims.rejected)
+        return {key: [owner.id for owner in each] for key, each in claims.owners.items()}
+
+    assert await owners() == {"0": ["4711", "4712"], "1": ["4711"]}
+    await until(owners, {"0": ["4712"]})
+    for _ in range(5):
+        assert await owners() == {"0": ["4712"]}
+    assert rejected["stale_job"] == 1
+    (folder / "1::4711").write_text("job_id=4711\nuser=ann\n")
+    assert await owners() == {"0": ["4711", "4712"], "1": ["4711"]}
+    await source.close()
+
+
+async def test_a_job_is_looked_up_again_later_and_when_it_gets_a_neighbour(tmp_path: Path) -> None:
+    now = [0.0]
+    program = command(tmp_path, rf"printf '{squeued('4711', '4711')}'")
+    queue = SlurmQueue(program, lambda: now[0])
+    claims = Claims({"0": (JOB,)})
+    await eventually(lambda: queue.complete(claims).owners["0"][0].name == "train")
+    now[0] = CHECK_SECONDS
+    await eventually(lambda: bool(queue.complete(claims)) and runs(tmp_path) == 2)
+    await eventually(lambda: queue.complete(claims).owners["0"][0].name == "train")
+    shared = Claims({"0": (JOB, Owner("slurm_job", "4712"))})
+    await eventually(lambda: bool(queue.complete(shared)) and runs(tmp_path) == 4)
+    await queue.close()
+
+
+async def test_doctor_names_the_jobs_whose_files_were_left_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    for name in ("0::4711", "0::4712"):
+        (folder / name).write_text(f"job_id={name[3:]}\n")
+    program = command(tmp_path, f'case "$*" in *4711*) {INVALID} ;; *) echo later ;; esac')
+    checks = await check_attribution([MappingDirectory(str(folder), queue=SlurmQueue(program))], [])
+    assert checks[0].note == "these jobs have ended and their files remain, see whether the epilog runs: 4711"

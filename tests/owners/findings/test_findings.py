@@ -17,6 +17,7 @@ from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import FindingVerdict
 from pulsed.owners.accounting.saved_accounts import dump_account, load_account
 from pulsed.owners.findings import FindingChange, FindingDetector
+from pulsed.present.api.account_documents import account_document
 from pulsed.reader.demo.source import DemoSource
 from pulsed.translate.translator import Translator
 from tests.compute.streams import DAY
@@ -276,6 +277,23 @@ def test_the_node_that_died_is_named_and_its_gpus_are_unknown_members() -> None:
     assert silent.extremes.last_work == DAY + 3600.0
 
 
+def test_silence_of_the_gpus_that_spin_does_not_end_a_hang() -> None:
+    made = Job(3).does(60, WORK).does(33, HUNG, HUNG, IDLE)
+    assert [each[2] for each in made.found] == [True] * 3
+    made.does(10, Reading(), Reading(), IDLE)
+    assert len(made.found) == 3
+    assert made.missing("hang", GPUS[2]) == "no samples of GPU 0"
+    made.does(5, WORK)
+    assert [each[2] for each in made.found[3:]] == [False] * 3
+
+
+@pytest.mark.parametrize("sm", [0.97, 0.6])
+def test_a_program_that_computes_in_registers_at_low_power_does_not_hang(sm: float) -> None:
+    made = Job().does(10, WORK).does(80, SPIN._replace(sm_active_ratio=sm, power_watts=200.0, power_limit_watts=700.0))
+    assert made.found == []
+    assert made.judged()["hang"] is False
+
+
 def test_a_gpu_that_is_no_longer_listed_is_an_unknown_member() -> None:
     gpus = [replace(gpu, entity=replace(gpu.entity, node="n1")) for gpu in GPUS[:3]]
     made = Job(3, devices=gpus).does(60, WORK)
@@ -409,8 +427,7 @@ def test_a_straggler_is_named_with_its_peers_and_health() -> None:
     assert made.found == [("straggler", "2", True)]
     assert [made.judged(gpu)["straggler"] for gpu in GPUS] == [False, False, True, False]
     assert made.changes[0].message == (
-        "slower than its peers for 10 min, with the same work: SM clock 1200 MHz, theirs 1980 to 1980 MHz; "
-        "its health is ok"
+        "slower than its peers for 10 min, with the same work: SM clock 1200 MHz, theirs 1980 MHz; its health is ok"
     )
     made.does(5, STEP)
     assert made.found[1:] == [("straggler", "2", False)]
@@ -419,9 +436,9 @@ def test_a_straggler_is_named_with_its_peers_and_health() -> None:
 @pytest.mark.parametrize(
     ("slow", "message"),
     [
-        (WORK._replace(sm_clock_hertz=1.2e9), "SM clock 1200 MHz, theirs 1980 to 1980 MHz"),
-        (WORK._replace(sm_active_ratio=0.97), "SMs active 97%, theirs 80% to 80%"),
-        (WORK._replace(graphics_engine_active_ratio=0.8), "graphics engine busy 80%, theirs 98% to 98%"),
+        (WORK._replace(sm_clock_hertz=1.2e9), "SM clock 1200 MHz, theirs 1980 MHz"),
+        (WORK._replace(sm_active_ratio=0.97), "SMs active 97%, theirs 80%"),
+        (WORK._replace(graphics_engine_active_ratio=0.8), "graphics engine busy 80%, theirs 98%"),
     ],
     ids=["clock", "longer kernels", "waits for its host"],
 )
@@ -429,6 +446,27 @@ def test_who_takes_longer_for_the_same_work_is_a_straggler(slow: Reading, messag
     made = Job(3).does(12, WORK, WORK, slow)
     assert made.found == [("straggler", "2", True)]
     assert f"with the same work: {message};" in made.changes[0].message
+
+
+@pytest.mark.parametrize(("gpus", "slow"), [(4, 1), (8, 2), (8, 3), (16, 7)])
+def test_several_slow_gpus_are_found_as_a_set(gpus: int, slow: int) -> None:
+    devices = [Device(Entity("gpu", str(at), f"GPU-{at}", node="n1" if at < slow else "n2")) for at in range(gpus)]
+    made = Job(gpus, devices=devices).does(12, *[SLOW] * slow, *[STEP] * (gpus - slow))
+    assert [(each.name, each.device.entity.node) for each in made.changes] == [("straggler", "n1")] * slow
+    named = ", ".join(f"n1/{at}" for at in range(slow))
+    assert (f"; so are {slow} GPUs: {named};" in made.changes[0].message) is (slow > 1)
+    document = account_document(made.node.running(A), "here")
+    (advice,) = [each for each in document["advice"] if each["id"] == "straggler"]
+    whose = f"GPUs all {slow} of node n1: slower" if slow > 1 else "GPU n1/0: slower"
+    assert advice["evidence"].startswith(whose)
+
+
+def test_of_two_halves_none_is_the_slow_one() -> None:
+    made = Job(4).does(20, SLOW, SLOW, STEP, STEP)
+    assert made.found == []
+    assert made.missing("straggler").startswith(
+        "half of its GPUs are slower than the others: SM clock 1200 MHz, theirs"
+    )
 
 
 def test_checkpoints_of_all_gpus_do_not_hide_a_straggler() -> None:
@@ -450,7 +488,7 @@ DIFFERENT = "its GPUs do different work: "
         pytest.param(lambda made: made.does(60, *levels(0.8, 0.8, 0.3, 0.3)), DIFFERENT, id="two kinds"),
         pytest.param(lambda made: made.does(60, *levels(0.8, 0.8, 0.8, 0.7)), "", id="close"),
         pytest.param(lambda made: made.does(60, *levels(0.01, 0.01, 0.01, 0.02)), "", id="little"),
-        pytest.param(lambda made: made.does(60, IDLE), "", id="idle"),
+        pytest.param(lambda made: made.does(60, IDLE), "its GPUs do no tensor or memory work", id="idle"),
         pytest.param(
             lambda made: [
                 made.does(5, STEP, STEP, SLOW, STEP).does(5, STEP, SLOW, STEP, STEP).does(5, STEP) for _ in range(4)

@@ -26,6 +26,8 @@ def test_the_report() -> None:
     )
     assert job_report(made).splitlines() == [
         "Job 4711 (ann, lab)  train   3 x H100, 1 node, 4 h, ended   seen 100.0 %",
+        "Verdict     GPU 2 did 25 % of the work of its peers (10 %, others 40 %): 50 % idle; "
+        "XID 31 of a program at 02:02 UTC.",
         "Real work   30 % of what the GPUs can do",
         "Time        12.0 GPU hours: 76 % tensor compute, 24 % idle = 2.9 GPU hours unused",
         "Energy      4.8 kWh, 0.3 of it while idle",
@@ -58,10 +60,10 @@ def test_columns_add_up_as_printed(gpus: list[tuple[float, float, float]]) -> No
     rows = [re.sub(r" more| %", "", line).split() for line in lines[start + 1 : lines.index("", start)]]
     for column in (1, 3, 4):
         assert f"{sum(float(row[column]) for row in rows[:-1]):.1f}" == rows[-1][column]
-    shares = [int(share) for share in re.findall(r"(\d+) % \w", lines[2])]
+    shares = [int(share) for share in re.findall(r"(\d+) % \w", lines[3])]
     assert len(rows) <= 33
     assert sum(shares) == 100
-    assert re.search(r"([\d.]+) GPU", lines[2])[1] == rows[-1][1]  # type: ignore[index]
+    assert re.search(r"([\d.]+) GPU", lines[3])[1] == rows[-1][1]  # type: ignore[index]
 
 
 def test_what_is_not_known() -> None:
@@ -136,9 +138,9 @@ def test_the_line_of_the_epilog() -> None:
 def test_the_list() -> None:
     made = [document(gpu_account(0)), document(gpu_account(1, idle=1.0), owner=pod("ml", "web\x1b[2J"))]
     assert job_table(made).splitlines() == [
-        "JOB         KIND       USER  STATE  BEGIN                 ELAPSED  GPUS  REAL WORK   IDLE  ADVICE",
-        "4711        slurm_job  ann   ended  2026-01-01T00:00:00Z      4 h     1       40 %    0 %",
-        "ml/web?[2J  pod        -     ended  2026-01-01T00:00:00Z      4 h     1       40 %  100 %  idle_gpu",
+        "JOB         KIND       USER  STATE  BEGIN                 ELAPSED  GPUS  NODES  REAL WORK   IDLE  ADVICE",
+        "4711        slurm_job  ann   ended  2026-01-01T00:00:00Z      4 h     1      1       40 %    0 %",
+        "ml/web?[2J  pod        -     ended  2026-01-01T00:00:00Z      4 h     1      1       40 %  100 %  idle_gpu",
     ]
     assert job_table([]) == "no jobs\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,6 +15,7 @@ from pydantic import Field, create_model
 from pulsed.durations import DAY
 from pulsed.lane import Lane, LaneFull
 from pulsed.model.gpu import GpuKey
+from pulsed.model.job_names import group_of, without_step
 from pulsed.model.owner import OwnerKind
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
@@ -43,6 +45,7 @@ from pulsed.present.api.account_lookup import (
     accounts_in_memory,
     digest,
     ended_accounts,
+    nearest_names,
     newest_first,
     running_accounts,
 )
@@ -104,6 +107,7 @@ class ReportShape(NodeAnswer):
     by: str
     rows: list[USAGE_ROW]  # type: ignore[valid-type] # made of a table
     worst: list[USED_JOB] = Field(description="owners with the most held idle time")  # type: ignore[valid-type]
+    gpus: dict[str, list[str]] = Field({}, description="with `?parts=true`: the keys of all GPUs of accounts, by node")
 
 
 class WorkloadsShape(NodeAnswer):
@@ -120,6 +124,14 @@ def _idle_gpus(owned: Owned, accounts: Iterable[OwnerAccount]) -> Mapping[OwnerA
         if idle := frozenset(gpu.device.entity.key for gpu in owned.get(account, ()) if gpu.result.use == "held"):
             idle_rows[account] = idle
     return idle_rows
+
+
+def _in_memory(accounts: Accounts, name: str, _: ReadingTime) -> list[OwnerAccount]:
+    return list(accounts_in_memory(accounts, name))
+
+
+def _in_files(accounts: Accounts, name: str, check: ReadingTime) -> list[OwnerAccount]:
+    return list(accounts_in_files(accounts, name, check))
 
 
 def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
@@ -142,13 +154,20 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
             raise ApiError(503, text, {"Retry-After": "10"}) from None
 
     async def found_accounts(request: Request, id: str, *, all_kept: bool = False) -> list[OwnerAccount]:
-        """Return the accounts of an id, the newest begin first. Files are read if none is in memory, or for all."""
-        found = await made(request, in_memory, lambda _: list(accounts_in_memory(accounts, id)))
-        if all_kept or not found:
-            found += await made(request, of_files, lambda check: list(accounts_in_files(accounts, id, check)))
-        if not found:
-            raise ApiError(404, f"job {id!r} not found; /jobs lists all jobs")
-        return newest_first(found)
+        """Return the accounts of an id, the newest begin first. Files are read if none is in memory, or for all, as for
+        the parts of an array. The id of a step is that of its job where no owner has it."""
+        for name in dict.fromkeys((id, without_step(id))):
+            find_in_memory, find_in_files = partial(_in_memory, accounts, name), partial(_in_files, accounts, name)
+            found = await made(request, in_memory, find_in_memory)
+            if all_kept or not found or any(group_of(each.owner) == name for each in found):
+                found += await made(request, of_files, find_in_files)
+            if found:
+                return newest_first(found)
+        nearest = await made(request, in_memory, lambda _: nearest_names(accounts, id))
+        hint = f"the nearest names are {', '.join(nearest)}; " if nearest else ""
+        error = ApiError(404, f"job {id!r} not found; {hint}/jobs lists all jobs")
+        error.nearest = nearest
+        raise error
 
     @router.get(
         "/jobs",
@@ -196,11 +215,18 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
         "/jobs/{id:path}",
         response_model=NewestAccountShape | list[AccountShape],
         responses=REFUSED | NOT_FOUND,
-        summary="Account of one owner: the newest with this id; of a pod with all of its containers",
+        summary="Account of one owner: the newest with this id; a pod has all containers, an array all tasks",
     )
     async def one_job(
         request: Request,
-        id: Annotated[str, Path(description="a job id, a pod's UID, name or `namespace/name`, or an owner's id")],
+        id: Annotated[
+            str,
+            Path(
+                description="a job id (`501`), a task (`500_1`) or all tasks of an array (`500`), a component (`700+1`)"
+                " or all of a heterogeneous job (`700`), a step (`4711.0`), a pod's UID, name or `namespace/name`, or"
+                " an owner's id"
+            ),
+        ],
         all: Annotated[bool, Query(description="a list of all with this id, such as of a requeued job")] = False,
         report: Annotated[bool, Query(description="also the texts of `pulsed job`, unless `all`")] = False,
         other: Annotated[str, Query(alias="with", description="id of a job to compare with, unless `all`")] = "",
@@ -208,10 +234,11 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
         accounts_of_job = await found_accounts(request, id, all_kept=all)
         if all:
             return json_response([account_document(each, store.node, accounts.prices()) for each in accounts_of_job])
-        document = newest_document(accounts_of_job, store.node, accounts.prices())
+        document = newest_document(accounts_of_job, without_step(id), store.node, accounts.prices())
         texts = {"report": report_of(document)._asdict()} if report else {}
         if other:
-            second = newest_document(await found_accounts(request, other), store.node, accounts.prices())
+            second_accounts = await found_accounts(request, other)
+            second = newest_document(second_accounts, without_step(other), store.node, accounts.prices())
             texts["comparison"] = comparison_document(document, second)
         return json_response({**document, **texts})
 
@@ -228,6 +255,10 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
         since: Annotated[
             float, Query(description="owners that have ended before this Unix time are left out", allow_inf_nan=False)
         ] = 0.0,
+        parts: Annotated[
+            bool,
+            Query(description="also what adding the reports of several daemons needs: sums by node, GPUs, jobs"),
+        ] = False,
     ) -> Response:
         account_filter = AccountFilter(since=since or time.time() - REPORT_SECONDS)
         running = usage(running_accounts(accounts, account_filter), by, store.node)
@@ -241,7 +272,8 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
             return of_kept.plus(usage((each for each in ended if account_key(each) in keys), by, store.node), by)
 
         both = running.plus(await made(request, of_files, ended), by).with_costs(accounts.prices())
-        return json_response({**node_answer(store.node), "by": by, **both._asdict()})
+        shown = both._asdict() if parts else both.without_parts()
+        return json_response({**node_answer(store.node), "by": by, **shown})
 
     @router.get(
         "/workloads",
