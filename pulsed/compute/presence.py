@@ -24,7 +24,7 @@ LASTING_SECONDS = 300.0
 """A MIG instance lasts for this time without being listed while its board is, and so does the state of a GPU while the
 pages of its target name other hosts: gaps of exporters are shorter."""
 
-KEPT = 256
+KEPT = 128
 """Number of absent GPUs that are remembered: their counters continue when they return."""
 
 _MIG_MODE = POSITION["mig_mode"]

@@ -60,7 +60,7 @@ def test_a_report_of_two_daemons_is_the_sum_of_their_jobs(tmp_path: Path) -> Non
             sum(sum(each["counters"]["idle_seconds"].values()) for each in totals)
         )
         assert row["real_utilization_seconds"] == pytest.approx(
-            sum(each["counters"]["real_utilization_seconds"] for each in totals)
+            sum(each["counters"]["real_utilization_seconds"] or 0.0 for each in totals)
         )
         energy = sum(sum(each["counters"]["class_energy_joules"].values()) + each["bridged_joules"] for each in totals)
         assert row["energy_joules"] == pytest.approx(energy)
