@@ -46,7 +46,7 @@ class AccountedGpu:
         missed: the last tick with it, while its target does not deliver or list it; None while it does.
         known_at: when they were last known before `is_known` was set, in seconds of the clock of the ticks.
         unsettled: how often the values of its page must change until they are certainly of the present owners alone.
-        changed: owners that got or lost it in the newest change, while it is unsettled.
+        changed: owners that got or lost it in the newest changes, while it is unsettled; without those that had ended.
     """
 
     device: Device
@@ -166,7 +166,8 @@ class AccountedGpu:
             counters: the increase over the sample.
             is_page: whether labels and values may be of different moments.
         """
-        either = dict.fromkeys((*self.changed, *self.owners, *owners, *passing))
+        changed = [account for account in self.changed if account.end is None]  # an account that has ended is written
+        either = dict.fromkeys((*changed, *self.owners, *owners, *passing))
         stays = [account for account in self.owners if account in owners and account not in self.changed]
         self.changed = tuple([account for account in either if account not in stays])
         self._charge_boundary((*self.owners, *owners), counters)

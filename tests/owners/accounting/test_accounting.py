@@ -463,6 +463,18 @@ def test_too_many_owners_are_accounted_together() -> None:
     assert {account.owner.id for account in node.accounting.running} >= {each.id for each in crowd[-3:]}
 
 
+def test_owners_that_change_with_every_page_are_not_kept() -> None:
+    node = Node(dialect="exporter")
+    for number in range(40):
+        node.sees(((replace(job(str(number)), name="short"),), WORKS))
+    ended = {id(account) for account in node.ended}
+    assert len(ended) > 30
+    del node.ended[:30]
+    gc.collect()
+    kept = {id(each) for each in gc.get_objects() if isinstance(each, OwnerAccount) and each.owner.name == "short"}
+    assert len(ended & kept) < 15
+
+
 def test_the_owners_of_one_gpu_take_no_place_of_another() -> None:
     node = Node()
     crowd = tuple(job(str(number)) for number in range(140))
