@@ -129,8 +129,16 @@ release: $(VENV)/.dev
 mixin: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.build_mixin build/mixin
 
-release-files: $(VENV)/.dev
-	$(VENV)/bin/python -m tools.release $(ARGS)
+# Into an environment of its own, of files with known hashes only.
+RELEASE = build/release-tools
+$(RELEASE)/.made: deploy/dev-constraints.txt deploy/build-constraints.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --require-hashes \
+	    --requirement deploy/dev-constraints.txt --requirement deploy/build-constraints.txt
+	@touch $@
+
+release-files: $(RELEASE)/.made
+	$(RELEASE)/bin/python -m tools.release $(ARGS)
 
 # The newest versions that fit, for all Pythons and machines, with the hashes of their files; run the tests with them
 # before they are committed.
@@ -140,7 +148,8 @@ constraints: $(VENV)/.dev
 	mkdir -p build
 	$(COMPILE) --extra kubernetes --extra nvml --extra otlp pyproject.toml >build/constraints.txt
 	echo hatchling | $(COMPILE) - >build/build-constraints.txt
-	for name in constraints build-constraints; do \
+	$(COMPILE) --extra dev pyproject.toml >build/dev-constraints.txt
+	for name in constraints build-constraints dev-constraints; do \
 	    { sed -n '/^#/p' deploy/$$name.txt; cat build/$$name.txt; } >build/new.txt && mv build/new.txt deploy/$$name.txt; \
 	done
 

@@ -26,6 +26,11 @@ def json_bytes(document: object) -> bytes:
         return _encode(document).encode()
 
 
+def as_text(document: object) -> orjson.Fragment:
+    """Return a document as a part of others for `json_bytes`: its text takes a tenth of the memory of its objects."""
+    return orjson.Fragment(json_bytes(document))
+
+
 def _encode(document: object) -> str:
     try:
         return json.dumps(document, separators=(",", ":"), allow_nan=False)

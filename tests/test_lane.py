@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pulsed.lane import Lane, LaneFull
+from pulsed.lane import FairSemaphore, Lane, LaneFull
 
 
 async def test_the_first_that_comes_is_the_first() -> None:
@@ -41,10 +41,40 @@ async def test_so_many_may_wait_of_all_and_of_one_client() -> None:
     other = asyncio.create_task(lane.acquire("b"))
     await asyncio.sleep(0)
     with pytest.raises(LaneFull):
-        await lane.acquire("c")
-    for each in (*waiting, other):
+        await lane.acquire("b")
+    first = asyncio.create_task(lane.acquire("c"))  # the first one of each client may wait
+    await asyncio.sleep(0)
+    for each in (waiting[0], other, first, waiting[1]):
         lane.release()
         await each
+
+
+async def test_clients_take_turns() -> None:
+    semaphore, order = FairSemaphore(2), list[str]()
+
+    async def work(client: str) -> None:
+        await semaphore.acquire(client)
+        order.append(client)
+        await asyncio.sleep(0)
+        semaphore.release()
+
+    await asyncio.gather(*map(work, ["crowd"] * 6 + ["probe", "other"]))
+    assert order == ["crowd", "crowd", "crowd", "probe", "other", "crowd", "crowd", "crowd"]
+
+
+async def test_who_no_longer_waits_takes_no_turn() -> None:
+    semaphore = FairSemaphore(1)
+    await semaphore.acquire("a")
+    gone, served, late = (asyncio.create_task(semaphore.acquire("a")) for _ in range(3))
+    await asyncio.sleep(0)
+    gone.cancel()
+    semaphore.release()
+    served.cancel()  # it has just got its turn
+    await asyncio.gather(gone, served, return_exceptions=True)
+    async with asyncio.timeout(5):
+        await late
+        semaphore.release()
+        await semaphore.acquire("b")
 
 
 async def test_who_is_gone_gives_the_turn_to_the_next() -> None:

@@ -27,7 +27,11 @@ def test_all_images_and_actions_are_pinned() -> None:
     found = [each for path in FILES for each in references((ROOT / path).read_text())]
     assert len([each for each in found if each.kind == "image"]) >= 6
     assert {each.name for each in found if not each.pin} == NOT_PINNED
-    assert {each.name for each in found if each.kind == "action"} == {"actions/checkout"}
+    assert {each.name for each in found if each.kind == "action"} == {
+        "actions/checkout",
+        "actions/download-artifact",
+        "actions/upload-artifact",
+    }
 
 
 def test_no_reference_is_overlooked() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = (ROOT / "deploy" / "constraints.txt", ROOT / "deploy" / "build-constraints.txt")
+FILES = tuple(ROOT / "deploy" / f"{name}.txt" for name in ("constraints", "build-constraints", "dev-constraints"))
 SECONDS = 300
 
 Audit = dict[str, Any]

@@ -3,10 +3,8 @@
 A release is a commit that sets version and date, files in `dist/`, and the tag `v1.2.3`, which is set only when every
 file was built. After a failure the same command continues.
 
-`SHA256SUMS` has the digests of all files, the provenance among them. It is signed with the minisign key in the variable
-`MINISIGN_KEY` (the content of the secret key's file), whose password is in `MINISIGN_PASSWORD`. Its public key is
-`minisign.pub` in the repository. Without a key the release is not signed, and its notes state that. In CI, key and
-password are secrets of the repository.
+`SHA256SUMS` has the digests of all files, the provenance among them. `tools.publish` signs it; in CI that is a job of
+its own, with the key and without packages of PyPI.
 """
 
 from __future__ import annotations
@@ -30,15 +28,14 @@ from packaging.version import Version
 
 from tools import build_mixin as mixin
 from tools.provenance import sha256, statement
+from tools.publish import CHANGELOG, DIST, SECTION, ReleaseRefused, current_version, finish, run
 from tools.references import IMAGE
 from tools.system_packages import build_packages
 
 ROOT = Path(__file__).resolve().parents[1]
-DIST = ROOT / "dist"
 CONSTRAINTS = ROOT / "deploy" / "constraints.txt"
-VERSION_FILE, CHANGELOG = ROOT / "pulsed" / "__init__.py", ROOT / "CHANGELOG.md"
+VERSION_FILE = ROOT / "pulsed" / "__init__.py"
 DOCKERFILE = ROOT / "deploy" / "container" / "Dockerfile"
-PUBLIC_KEY = ROOT / "minisign.pub"
 PLATFORMS = ("linux/amd64", "linux/arm64")
 TARGETS = {"runtime": "", "dcgmi": "-dcgmi"}
 """Stages of the Dockerfile that are published, with what they add to the tag of the image."""
@@ -53,11 +50,6 @@ PROGRAMS = {
 """Programs that a release needs, in addition to helm, and their Debian packages."""
 
 _MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
-_SECTION = re.compile(r"^## (?P<version>\S+) / (?P<date>\S+)\n(?P<text>.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-
-
-class ReleaseRefused(Exception):
-    """The release cannot be made; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +60,11 @@ class ImageOptions:
         platforms: as `linux/arm64`; packages are built for the same.
         targets: keys of `TARGETS`.
         build: further options of `buildah build`.
-        push: whether to push them to their registry.
     """
 
     platforms: Sequence[str] = PLATFORMS
     targets: Sequence[str] = tuple(TARGETS)
     build: Sequence[str] = ()
-    push: bool = False
-
-
-def run(*words: str | Path, **environment: str) -> str:
-    """Run a command in the repository and return its output.
-
-    Raises:
-        ReleaseRefused: it failed.
-    """
-    done = subprocess.run(words, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ReleaseRefused(f"{' '.join(map(str, words))}: {(done.stderr or done.stdout).strip()[-2000:]}")
-    return done.stdout.strip()
-
-
-def current_version() -> str:
-    """Return the version that the working tree has."""
-    match = re.search(r'^__version__ = "(.+)"$', VERSION_FILE.read_text(), re.MULTILINE)
-    assert match
-    return match[1]
 
 
 def prepare(version: str, lacking: Sequence[str] = ()) -> None:
@@ -115,7 +86,7 @@ def prepare(version: str, lacking: Sequence[str] = ()) -> None:
     if Version(version) < Version(current_version()):
         raise ReleaseRefused(f"{version} is older than the current version {current_version()}")
     text = CHANGELOG.read_text(encoding="utf-8")
-    newest = _SECTION.search(text)
+    newest = SECTION.search(text)
     if newest is None:
         raise ReleaseRefused("CHANGELOG.md has no section `## VERSION / unreleased`")
     if newest["date"] != "unreleased":
@@ -162,16 +133,12 @@ def build(images: ImageOptions) -> list[str]:
     mixin.archive(DIST / f"pulsed-mixin-{version}.tar.gz", int(epoch))
     _write_sbom(wheel, DIST / f"pulsed-{version}.cdx.json", epoch)
     shutil.copy(CONSTRAINTS, DIST)
-    is_signed = bool(os.environ.get("MINISIGN_KEY"))
-    notes = _notes(version) + ("" if is_signed else "\nThe files of this release are not signed.\n")
-    (DIST / "release-notes.md").write_text(notes, encoding="utf-8")
     missing = list(build_packages(wheel, version, images.platforms, DIST, epoch))
     missing += _build_images(version, images)
     _write_provenance(DIST / f"pulsed-{version}.provenance.json", version, images)
     sums = DIST / "SHA256SUMS"
     sums.write_text("".join([f"{sha256(file)}  {file.name}\n" for file in sorted(DIST.iterdir())]))
-    if is_signed:
-        sign(sums, f"pulsed {version}")
+    finish(version)
     return missing
 
 
@@ -186,44 +153,14 @@ def _write_provenance(target: Path, version: str, images: ImageOptions) -> None:
             "targets": list(images.targets),
             "hasUncommittedChanges": bool(run("git", "status", "--porcelain")),
         },
-        inputs=(CONSTRAINTS, CONSTRAINTS.with_name("build-constraints.txt"), DOCKERFILE),
+        inputs=(
+            CONSTRAINTS,
+            *(CONSTRAINTS.with_name(f"{name}-constraints.txt") for name in ("build", "dev")),
+            DOCKERFILE,
+        ),
         root=ROOT,
     )
     target.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-
-
-def sign(file: Path, comment: str) -> None:
-    """Sign a file with the key in `MINISIGN_KEY`, beside it as `.minisig`; the comment is signed, too.
-
-    Raises:
-        ReleaseRefused: minisign is not installed, the key cannot be used, or it is not that of `PUBLIC_KEY`.
-    """
-    minisign = shutil.which("minisign")
-    if minisign is None:
-        raise ReleaseRefused("MINISIGN_KEY is set, but minisign is not installed: apt-get install minisign")
-    if not PUBLIC_KEY.exists():
-        raise ReleaseRefused(
-            f"MINISIGN_KEY is set; commit its public key as {PUBLIC_KEY.name}, to verify signatures with"
-        )
-    with tempfile.TemporaryDirectory() as folder:
-        key = Path(folder) / "key"
-        key.touch(mode=0o600)
-        key.write_text(os.environ["MINISIGN_KEY"].strip() + "\n")
-        done = subprocess.run(
-            [minisign, "-S", "-s", key, "-m", file, "-t", comment],
-            input=os.environ.get("MINISIGN_PASSWORD", "") + "\n",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if done.returncode:
-        raise ReleaseRefused(
-            f"minisign cannot sign with the key in MINISIGN_KEY: {(done.stderr or done.stdout).strip()}"
-        )
-    try:
-        run(minisign, "-V", "-q", "-m", file, "-p", PUBLIC_KEY)
-    except ReleaseRefused as error:
-        raise ReleaseRefused(f"the key in MINISIGN_KEY is not that of {PUBLIC_KEY.name}: {error}") from None
 
 
 def _helm() -> str:
@@ -231,13 +168,6 @@ def _helm() -> str:
     if found is None:
         raise ReleaseRefused("helm is not installed; python3 -m tests.system.deploy.install fetches it")
     return found
-
-
-def _notes(version: str) -> str:
-    for section in _SECTION.finditer(CHANGELOG.read_text(encoding="utf-8")):
-        if section["version"] == version:
-            return section["text"].strip() + "\n"
-    raise ReleaseRefused(f"CHANGELOG.md has no section for {version}")
 
 
 def _write_sbom(wheel: Path, target: Path, epoch: str) -> None:
@@ -280,8 +210,6 @@ def _build_images(version: str, options: ImageOptions) -> Iterator[str]:
                 continue
             archive = DIST / f"pulsed-image-{version}{TARGETS[target]}-{each.replace('/', '-')}.tar"
             run(buildah, "push", "--quiet", image, f"docker-archive:{archive}:{name}")
-        if options.push and buildah is not None:
-            run(buildah, "manifest", "push", "--all", "--format", "v2s2", name, f"docker://{name}")
 
 
 def _cannot_run(wanted: str) -> str:
@@ -302,8 +230,6 @@ def release(version: str | None, images: ImageOptions, *, is_partial: bool) -> N
     Raises:
         ReleaseRefused: it cannot be made.
     """
-    if images.push and IMAGE.startswith("registry.example/"):
-        raise ReleaseRefused("tools/references.py: IMAGE is an example; set your registry and run `make docs`")
     if version is not None:
         prepare(version, [] if is_partial else missing_tools(images))
     missing = build(images)
@@ -329,12 +255,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--targets", default=",".join(TARGETS), help="stages of the Dockerfile (default: %(default)s)")
     parser.add_argument("--build-option", action="append", default=[], help="further option of `buildah build`")
-    parser.add_argument("--push", action="store_true", help="push the images to their registry")
     parser.add_argument("--partial", action="store_true", help="accept that packages or images could not be built")
     options = parser.parse_args(arguments)
-    images = ImageOptions(
-        options.platforms.split(","), options.targets.split(","), options.build_option, push=options.push
-    )
+    images = ImageOptions(options.platforms.split(","), options.targets.split(","), options.build_option)
     try:
         release(options.version, images, is_partial=options.partial)
     except ReleaseRefused as error:

@@ -169,7 +169,8 @@ ALERTS: Mapping[str, str] = {
     "PulsedSourceRestarting": "`systemctl status nvidia-dcgm`: `dcgmi dmon` ends repeatedly; the log has its last "
     "output",
     "PulsedClockSkew": "`timedatectl` on both hosts, and the clock of a remote exporter: rates and ages are wrong",
-    "PulsedOwnersWithoutSeries": "Raise `publish.max_owners`: some 10 series each; `/jobs` has all owners",
+    "PulsedOwnersWithoutSeries": "Raise `publish.max_owners`: some 10 series each; `/jobs` has all owners, except those"
+    ' with `group="accounts"`: a GPU has more than 8',
     "PulsedConfigReloadFailed": "`pulsed check-config FILE`; the old configuration stays in force",
     "PulsedOwnersDenied": "Grant the right that the log names (chart: `rbac.create`); new pods have no workload",
     "PulsedOwnersUnknown": "The log has the reason: API server, kubelet or directory of jobs; new owners are missing",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import time
@@ -12,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
 from prometheus_client.metrics_core import Metric
 
 from pulsed.background_tasks import aligned_sleep
@@ -20,6 +20,7 @@ from pulsed.daemon.changes import EventsFeature, log_finding
 from pulsed.daemon.day_files import DayFiles
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.daemon.kept_usage import KeptUsage
+from pulsed.json_text import as_text
 from pulsed.model.tick import Tick
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
@@ -163,7 +164,7 @@ class AccountsFeature(Feature):
     def _dump(self) -> object:
         """Return the accounts. One that ended just now may also be in the file of the day."""
         unwritten = self.ended_files.unwritten if self.ended_files is not None else ()
-        return [*map(dump_account, self.accounting.unfinished), *map(json.loads, unwritten)]
+        return [*(as_text(dump_account(each)) for each in self.accounting.unfinished), *map(orjson.Fragment, unwritten)]
 
     def _load(self, saved: object) -> None:
         """Continue the accounts of an earlier run; the counters of workloads begin with this one."""

@@ -1,7 +1,7 @@
 """Notifies owners of GPUs of findings: a program or a webhook receives each of them once.
 
-A receiver that fails has no other effect: notifications wait in a bounded list, are sent again for some minutes, and
-are counted when they are dropped.
+A receiver that fails or hangs has no other effect: its notifications wait in a bounded list, are sent again for some
+minutes, and are counted when they are dropped. A finding that no receiver got is sent again an hour later.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
@@ -26,6 +27,7 @@ from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.durations import HOUR
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls
 from pulsed.json_text import json_bytes
+from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, account_key
 from pulsed.present.notification import NotifySettings, OwnerFinding, notification, owner_findings, slack_message
@@ -46,7 +48,10 @@ FIRST_PAUSE_SECONDS = 20.0
 """Pause after the first attempt that failed; each further one doubles it."""
 
 MAX_WAITING = 100
-"""Limit of the queue; the oldest notification is dropped."""
+"""Limit of the queue of a receiver; the oldest notification is dropped."""
+
+MAX_SHARE = 0.25
+"""One user's share of `notify.max_per_hour`, but at least one notification."""
 
 Document = Mapping[str, Any]
 
@@ -56,12 +61,21 @@ class NotDelivered(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class _Delivery:
-    """A document for a receiver, `exec` or `webhook`, due at a monotonic time."""
+class _Notice:
+    """The notification of a finding, and the number of receivers that have not yet taken or dropped it."""
 
-    receiver: str
+    account: AccountKey
+    kind: str
     document: Document
-    due: float
+    receivers: int
+
+
+@dataclass(slots=True, eq=False)
+class _Delivery:
+    """A notification for one receiver, due at a monotonic time."""
+
+    notice: _Notice
+    due: float = 0.0
     attempts: int = 0
 
 
@@ -78,12 +92,14 @@ class Notify(Feature):
         self._store, self._config = parts.store, parts.config
         self._accounts = parts.feature(AccountsFeature)
         self._notified: dict[AccountKey, set[str]] = {}
-        self._times: deque[float] = deque()
-        self._waiting: deque[_Delivery] = deque()
+        self._held_until: dict[tuple[AccountKey, str], float] = {}
+        self._sent_to: deque[tuple[float, str]] = deque()
+        self._is_limited = False
         self._send: Mapping[str, Callable[[Document], Awaitable[None]]] = {
             "exec": self._run_program,
             "webhook": self._post,
         }
+        self._waiting: Mapping[str, deque[_Delivery]] = {receiver: deque() for receiver in self._send}
         self.results: Counter[tuple[str, str]] = Counter()
 
     @property
@@ -105,80 +121,111 @@ class Notify(Feature):
 
     async def run(self) -> None:
         """Look for findings, and send notifications, until cancelled."""
-        while True:
-            await aligned_sleep(LOOK_SECONDS)
-            if self._settings.is_on:
-                self._queue_new_findings(time.monotonic())
-                await self._deliver()
+        sending: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await aligned_sleep(LOOK_SECONDS)
+                if self._settings.is_on:
+                    self.queue_findings(time.monotonic())
+                    for receiver in self._send:
+                        if receiver not in sending or sending[receiver].done():
+                            sending[receiver] = tasks.create_task(self.deliver(receiver))
 
-    def _queue_new_findings(self, now: float) -> None:
-        """Queue a notification for each finding that is new."""
-        running = self._accounts.accounting.running
+    def queue_findings(self, now: float) -> None:
+        """Queue new findings at a monotonic time, users with the fewest notifications first; the rest waits."""
         keys = {account_key(account) for account in self._accounts.accounting.unfinished}
         self._notified = {key: kinds for key, kinds in self._notified.items() if key in keys}
-        for account in running:
-            notified = self._notified.get(account_key(account), set())
-            for finding in owner_findings(account, self._settings.idle_after):
-                if finding.kind in self._settings.findings and finding.kind not in notified:
-                    self._notified.setdefault(account_key(account), set()).add(finding.kind)
-                    self._queue(account, finding, now)
+        self._held_until = {key: until for key, until in self._held_until.items() if until > now}
+        while self._sent_to and self._sent_to[0][0] <= now - HOUR:
+            self._sent_to.popleft()
+        findings = list(self._new_findings())
+        counts = Counter(user for _, user in self._sent_to)
+        limit = self._settings.max_per_hour
+        share = max(1, int(MAX_SHARE * limit))
+        is_limited = False
+        while findings:
+            account, finding = findings.pop(
+                min(range(len(findings)), key=lambda at: counts[_notified_user(findings[at][0].owner)])
+            )
+            user = _notified_user(account.owner)
+            if len(self._sent_to) >= limit or counts[user] >= share:
+                is_limited = True
+                break
+            counts[user] += 1
+            self._sent_to.append((now, user))
+            self._queue(account, finding)
+        if is_limited and not self._is_limited:
+            log.warning(
+                "notifications of owners wait for the next hour", extra={"max_per_hour": limit, "per_user": share}
+            )
+        self._is_limited = is_limited
 
-    def _queue(self, account: OwnerAccount, finding: OwnerFinding, now: float) -> None:
+    def _new_findings(self) -> Iterator[tuple[OwnerAccount, OwnerFinding]]:
+        """Yield the findings that have no notification."""
+        for account in self._accounts.accounting.running:
+            key = account_key(account)
+            for finding in owner_findings(account, self._settings.idle_after):
+                is_done = finding.kind in self._notified.get(key, ()) or (key, finding.kind) in self._held_until
+                if finding.kind in self._settings.findings and not is_done:
+                    yield account, finding
+
+    def _queue(self, account: OwnerAccount, finding: OwnerFinding) -> None:
         """Queue the notification of a finding for each receiver."""
-        while self._times and self._times[0] <= now - HOUR:
-            self._times.popleft()
-        is_on = {"exec": bool(self._settings.exec), "webhook": self._settings.webhook.is_on}
-        receivers = [name for name in self._send if is_on[name]]
-        if len(self._times) >= self._settings.max_per_hour:
-            self._drop(receivers, "notify.max_per_hour is reached")
-            return
-        self._times.append(now)
-        node, url = self._store.node, self._config.web.external_url
         from pulsed.present.api.account_documents import account_document
 
+        is_on = {"exec": bool(self._settings.exec), "webhook": self._settings.webhook.is_on}
+        receivers = [name for name in self._send if is_on[name]]
+        node, url = self._store.node, self._config.web.external_url
         shown = account_document(account, node, self._config.prices)
         document = notification(finding, shown, node, time.time(), url)
+        notice = _Notice(account_key(account), finding.kind, document, len(receivers))
+        self._held_until[notice.account, notice.kind] = inf
         for receiver in receivers:
-            if len(self._waiting) >= MAX_WAITING:
-                self._drop([self._waiting.popleft().receiver], "too many wait")
-            self._waiting.append(_Delivery(receiver, document, now))
+            waiting = self._waiting[receiver]
+            if len(waiting) >= MAX_WAITING:
+                self._drop(receiver, waiting.popleft().notice)
+            waiting.append(_Delivery(notice))
 
-    def _drop(self, receivers: list[str], reason: str) -> None:
-        for receiver in receivers:
-            if not self.results[receiver, "dropped"]:
-                log.warning("notifications of owners are dropped", extra={"receiver": receiver, "reason": reason})
-            self.results[receiver, "dropped"] += 1
+    def _drop(self, receiver: str, notice: _Notice) -> None:
+        """Count a notification that a receiver does not get; if none got it, it is queued again in an hour."""
+        self.results[receiver, "dropped"] += 1
+        notice.receivers -= 1
+        if not notice.receivers:
+            self._held_until[notice.account, notice.kind] = time.monotonic() + HOUR
 
-    async def _deliver(self) -> None:
-        """Send what is due, in its order; a receiver that fails gets nothing more until the next time."""
-        failed: set[str] = set()
-        for each in [each for each in self._waiting if each.due <= time.monotonic()]:
-            if each.receiver in failed or each not in self._waiting:
+    async def deliver(self, receiver: str) -> None:
+        """Send what is due at a receiver, in its order, until it fails."""
+        waiting = self._waiting[receiver]
+        for each in [each for each in waiting if each.due <= time.monotonic()]:
+            if each not in waiting:
                 continue
-            self._waiting.remove(each)
+            waiting.remove(each)
             each.attempts += 1
             try:
-                await self._send[each.receiver](each.document)
+                await self._send[receiver](each.notice.document)
             except NotDelivered as error:
-                failed.add(each.receiver)
-                self._requeue(each, str(error))
-            else:
-                self.results[each.receiver, "sent"] += 1
+                self._requeue(receiver, each, str(error))
+                return
+            self.results[receiver, "sent"] += 1
+            notice = each.notice
+            self._notified.setdefault(notice.account, set()).add(notice.kind)
+            notice.receivers -= 1
+            if not notice.receivers:
+                del self._held_until[notice.account, notice.kind]
 
-    def _requeue(self, delivery: _Delivery, error: str) -> None:
+    def _requeue(self, receiver: str, delivery: _Delivery, error: str) -> None:
         """Queue a notification that was not delivered again, unless that was the last attempt."""
-        receiver, attempts = delivery.receiver, delivery.attempts
-        is_last = attempts >= ATTEMPTS
+        attempts, is_last = delivery.attempts, delivery.attempts >= ATTEMPTS
         self.results[receiver, "failed"] += 1
         log.warning(
             "a notification of an owner could not be delivered",
             extra={"receiver": receiver, "error": error, "attempt": attempts, "last": is_last},
         )
         if is_last:
-            self.results[receiver, "dropped"] += 1
+            self._drop(receiver, delivery.notice)
         else:
             delivery.due = time.monotonic() + FIRST_PAUSE_SECONDS * 2 ** (attempts - 1)
-            self._waiting.append(delivery)
+            self._waiting[receiver].append(delivery)
 
     async def _run_program(self, document: Document) -> None:
         """Run the program; its messages go where those of pulsed go."""
@@ -255,6 +302,11 @@ class Notify(Feature):
             }
         except (TypeError, ValueError):
             raise ValueError("not a list of owners and findings") from None
+
+
+def _notified_user(owner: Owner) -> str:
+    """Return whose share of the notifications an owner uses: the namespace's of a pod, otherwise the user's."""
+    return owner.namespace if owner.kind == "pod" else owner.user or owner.user_id or owner.kind
 
 
 def notification_family(results: Mapping[tuple[str, str], int]) -> Metric:

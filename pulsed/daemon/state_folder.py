@@ -14,6 +14,7 @@ from pulsed.background_tasks import aligned_sleep
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.daemon.state_file import Draft, StateFile, WriteStatus
+from pulsed.json_text import as_text
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class StateFolder(Feature):
         """Return all sections; one that fails, because of an error in pulsed, stays as it was and costs no other."""
         for section in self._sections():
             try:
-                self._saved[section.name] = section.save()
+                self._saved[section.name] = as_text(section.save())
             except Exception:  # of a feature's code: the other sections are written all the same
                 log.exception(
                     "internal error in a section of the state; please report it", extra={"section": section.name}

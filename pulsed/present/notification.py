@@ -194,7 +194,9 @@ class NotifySettings(Settings):
         "Findings with a notification; `held_idle`: idle for `idle_after` after work.",
     )
     idle_after: Duration = setting(HOUR, "How long a GPU that had worked must have been idle.")
-    max_per_hour: PositiveCount = setting(20, "Maximum number of notifications per hour.")
+    max_per_hour: PositiveCount = setting(
+        20, "Maximum number of notifications per hour, a quarter of them for one user or namespace. More wait."
+    )
 
     @property
     def is_on(self) -> bool:

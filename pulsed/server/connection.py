@@ -17,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
+from pulsed.lane import FairSemaphore
 from pulsed.present.asgi import CLIENT, Client, Message, Receive, Scope, Send
 from pulsed.server.limits import RequestParser, drop_unread, network_of
 from pulsed.server.reloader import InForce
@@ -179,8 +180,8 @@ class ServerConnection(H11Protocol):
                 await send({**message, "body": piece, "more_body": len(piece) < self._unwritten})
                 self._unwritten -= len(piece)
 
-        begins: asyncio.Semaphore = self.server_state.begins  # type: ignore[attr-defined] # the server's
-        await begins.acquire()
+        begins: FairSemaphore = self.server_state.begins  # type: ignore[attr-defined] # the server's
+        await begins.acquire(self.network)
         self.loop.call_soon(begins.release)
         if self.transport.is_closing():
             self._disconnect()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
+from pulsed.lane import FairSemaphore
 from pulsed.present.asgi import App
 from pulsed.server.connection import ServerConnection, TlsProtocol, all_connections
 from pulsed.server.limits import connection_limit, make_room
@@ -73,8 +74,9 @@ class Server(uvicorn.Server):
         )
         self._limits, self._live, self._on_ready = limits, live, on_ready
         self._stopped = asyncio.Event()
-        self.server_state.begins = asyncio.Semaphore(BEGINS)  # type: ignore[attr-defined] # used by connections
-        self.server_state.accepted = self._make_room  # type: ignore[attr-defined] # called by connections
+        self._newest: list[ServerConnection] = []
+        self.server_state.begins = FairSemaphore(BEGINS)  # type: ignore[attr-defined] # used by connections
+        self.server_state.accepted = self._count_accepted  # type: ignore[attr-defined] # called by connections
 
     @property
     def tls(self) -> bool:
@@ -120,9 +122,15 @@ class Server(uvicorn.Server):
                 async with asyncio.timeout(CHECK_SECONDS):
                     await self._stopped.wait()
 
-    def _make_room(self, newest: ServerConnection) -> None:
-        """Close a connection if the newest one is too many; a limit that is reached is logged once a minute."""
-        now = time.monotonic()
+    def _count_accepted(self, newest: ServerConnection) -> None:
+        """Make room for the connections that are accepted in this iteration of the event loop, at its end."""
+        self._newest.append(newest)
+        if len(self._newest) == 1:
+            asyncio.get_running_loop().call_soon(self._make_room)
+
+    def _make_room(self) -> None:
+        """Close connections if the newest ones are too many; a limit that is reached is logged once a minute."""
+        now, newest, self._newest = time.monotonic(), self._newest, []
         is_full = make_room(newest, all_connections(self.server_state), self._max_connections)
         if is_full and now - self._logged >= LOG_SECONDS:
             self._logged = now

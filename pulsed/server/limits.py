@@ -8,7 +8,7 @@ import re
 import resource
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import h11
@@ -69,21 +69,34 @@ def connection_limit(max_connections: int) -> int:
     return min(max_connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE_OF_FILES)
 
 
-def make_room(newest: LimitedConnection, connections: Collection[LimitedConnection], limit: int) -> bool:
-    """Close the connection that waits longest if the newest is too many, of its client or of all.
+def make_room(newest: Sequence[LimitedConnection], connections: Collection[LimitedConnection], limit: int) -> bool:
+    """Close the connections that wait longest if the newest ones are too many, of their client or of all.
 
-    Of all, it is one of the client with the most; of its client, one that waits for `PATIENCE_SECONDS`. Return whether
-    all connections were in use.
+    Of all, they are of the client with the most; of a client, as many as it has new ones, of those that wait for
+    `PATIENCE_SECONDS`. Return whether all connections were in use.
     """
-    counts = Counter(each.network for each in connections)
-    is_full = len(connections) > limit
-    if is_full or counts[newest.network] > MAX_PER_CLIENT:
-        network = max(counts, key=counts.__getitem__) if is_full else newest.network
-        crowd = [each for each in connections if each.network == network and each is not newest]
-        longest = min(crowd, key=lambda each: each.waiting, default=newest)
-        if is_full or time.monotonic() - longest.waiting[2] > PATIENCE_SECONDS:
-            longest.drop()
-    return is_full
+    by_network: dict[str, list[LimitedConnection]] = {}
+    for each in connections:
+        by_network.setdefault(each.network, []).append(each)
+    excess = len(connections) - limit
+    counts, closable = Counter({network: len(each) for network, each in by_network.items()}), {}
+    begun = Counter(each.network for each in newest)
+    for network in by_network if excess > 0 else [each for each in begun if counts[each] > MAX_PER_CLIENT]:
+        is_new = frozenset(newest)
+        closable[network] = sorted(
+            [(each in is_new, *each.waiting, at) for at, each in enumerate(by_network[network])], reverse=True
+        )
+    for _ in range(excess):
+        network = max(counts, key=counts.__getitem__)
+        by_network[network][closable[network].pop()[-1]].drop()
+        counts[network] -= 1
+    late = time.monotonic() - PATIENCE_SECONDS
+    for network, count in begun.items():
+        for _ in range(min(count, counts[network] - MAX_PER_CLIENT)):
+            *_, since, at = closable[network].pop()
+            if since < late:
+                by_network[network][at].drop()
+    return excess > 0
 
 
 def drop_unread(newest: LimitedConnection, connections: Collection[LimitedConnection]) -> None:

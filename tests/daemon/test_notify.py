@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pulsed.background_tasks import aligned_sleep
 from pulsed.config.configuration import Config
 from pulsed.daemon import notify
 from pulsed.daemon.accounts import AccountsFeature
@@ -52,13 +53,14 @@ class Told:
         for minute in range(10 + idle_minutes):
             self.node.sees(((owner,), BUSY if minute < 10 else IDLE))
 
-    def looks(self, times: int = 1) -> list[Any]:
-        """Look for findings; return all that was told so far."""
+    def looks(self, times: int = 1, later: float = 0.0) -> list[Any]:
+        """Look for findings, some seconds later than now; return all that was told so far."""
 
         async def look() -> None:
             for _ in range(times):
-                self.feature._queue_new_findings(time.monotonic())
-                await self.feature._deliver()
+                self.feature.queue_findings(time.monotonic() + later)
+                for receiver in ("exec", "webhook"):
+                    await self.feature.deliver(receiver)
 
         asyncio.run(look())
         return [json.loads(line) for line in self._file.read_text().splitlines()] if self._file.exists() else []
@@ -131,13 +133,73 @@ def test_another_owner_with_the_same_id_is_told(tmp_path: Path) -> None:
     assert len(told.looks()) == 2
 
 
-def test_an_hour_has_a_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def shared_gpu(told: Told, *owners: Owner) -> None:
+    """Owners work for 10 minutes on a GPU that they share, and then do nothing."""
+    for minute in range(80):
+        told.node.sees((owners, BUSY if minute < 10 else IDLE))
+
+
+def test_findings_beyond_the_limit_of_an_hour_wait_for_the_next(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     told = Told(tmp_path, max_per_hour=2)
-    for number in range(5):
-        told.works_and_stops(owner=Owner("slurm_job", str(number)))
-        told.looks()
-    assert told.results == {("exec", "sent"): 2, ("exec", "dropped"): 3}
-    assert caplog.text.count("notifications of owners are dropped") == 1
+    shared_gpu(told, *(Owner("slurm_job", str(number), user=f"user {number}") for number in range(5)))
+    assert len(told.looks(3)) == 2
+    assert caplog.text.count("notifications of owners wait for the next hour") == 1
+    shown = [document["owner"]["id"] for document in told.looks(later=3700.0)]
+    assert len(set(shown)) == 4
+    told.node.sees(((), IDLE))
+    told.node.sees(((), IDLE))
+    assert len(told.looks(later=7400.0)) == 4, "what has ended needs none"
+    assert told.results == {("exec", "sent"): 4}
+
+
+def test_a_user_has_a_share_of_the_hour(tmp_path: Path) -> None:
+    told = Told(tmp_path, max_per_hour=8)
+    flood = [Owner("pod", f"tenant/{number}/c", namespace="tenant", name=str(number)) for number in range(40)]
+    shared_gpu(told, *flood, ANN)
+    users = [document["owner"]["namespace"] or document["owner"]["user"] for document in told.looks(2)]
+    assert users == ["tenant", "ann", "tenant"]
+    assert len(told.looks(later=3700.0)) == 5
+
+
+def test_what_no_receiver_got_is_sent_an_hour_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notify, "FIRST_PAUSE_SECONDS", 0.0)
+    told = Told(tmp_path, exec=("/nowhere/mail",))
+    told.works_and_stops()
+    told.looks(notify.ATTEMPTS + 2)
+    (section,) = told.feature.sections()
+    assert section.save() == []
+    told.feature.apply(Told(tmp_path).feature._config)
+    assert told.looks(later=3000.0) == []
+    assert len(told.looks(later=3700.0)) == 1
+    assert section.save() != []
+
+
+def test_a_receiver_that_hangs_does_not_delay_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notify, "LOOK_SECONDS", 0.05)
+
+    async def hangs() -> list[str]:
+        async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()  # until the client gives up
+            writer.close()
+            await writer.wait_closed()
+
+        async with await asyncio.start_server(never, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            told = Told(tmp_path, webhook=WebhookSettings(url=url))
+            work = asyncio.create_task(told.feature.run())
+            for number in range(2):
+                told.works_and_stops(owner=Owner("slurm_job", str(number)))
+                async with asyncio.timeout(20):  # the webhook takes RECEIVER_SECONDS
+                    while told.results.get(("exec", "sent"), 0) <= number:
+                        await aligned_sleep(0.02)
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            await asyncio.sleep(0.1)
+            return [receiver for receiver, _ in told.results]
+
+    assert asyncio.run(hangs()) == ["exec"]
 
 
 @pytest.mark.parametrize(

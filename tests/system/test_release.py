@@ -17,6 +17,7 @@ import pytest
 import yaml
 from packaging.utils import canonicalize_name
 
+import tools.publish
 import tools.release
 from pulsed import __version__
 from tests.support.daemon import environment
@@ -25,8 +26,9 @@ from tests.system.deploy.base_image import BUILDAH, base_image
 from tests.system.deploy.install import TOOLS
 from tests.system.deploy.tools import fetched
 from tools.provenance import statement
+from tools.publish import ReleaseRefused, push_images, sign
 from tools.references import IMAGE, REFERENCES, REPOSITORY, with_references
-from tools.release import ImageOptions, ReleaseRefused, sign
+from tools.release import ImageOptions
 from tools.system_packages import ARCHITECTURES, PackageFailed, unpack_wheels
 
 ROOT = Path(__file__).parents[2]
@@ -227,7 +229,7 @@ def test_a_key_that_users_cannot_verify_with_is_refused(
         secret = "untrusted comment: minisign encrypted secret key\nAAAA"
     else:
         (clone / "minisign.pub").unlink()
-    monkeypatch.setattr("tools.release.PUBLIC_KEY", clone / "minisign.pub")
+    monkeypatch.setattr("tools.publish.PUBLIC_KEY", clone / "minisign.pub")
     monkeypatch.setenv("MINISIGN_KEY", secret)
     (sums := clone / "SHA256SUMS").write_text("")
     with pytest.raises(ReleaseRefused, match=message) as caught:
@@ -240,7 +242,7 @@ def test_a_key_with_a_password(clone: Path, monkeypatch: pytest.MonkeyPatch) -> 
     secret = clone.parent / "secret.key"
     words: list[str | Path] = [tool("minisign", "minisign"), "-G", "-p", clone / "minisign.pub", "-s", secret]
     subprocess.run(words, input="a password\n" * 2, text=True, check=True, capture_output=True)
-    monkeypatch.setattr("tools.release.PUBLIC_KEY", clone / "minisign.pub")
+    monkeypatch.setattr("tools.publish.PUBLIC_KEY", clone / "minisign.pub")
     monkeypatch.setenv("MINISIGN_KEY", secret.read_text())
     (sums := clone / "SHA256SUMS").write_text("")
     with pytest.raises(ReleaseRefused, match="cannot sign"):
@@ -371,10 +373,10 @@ def test_packages_need_a_program_that_strips(tmp_path: Path, monkeypatch: pytest
         unpack_wheels(ARCHITECTURES[0], tmp_path / "wheels")
 
 
-def test_an_example_registry_is_not_pushed_to(clone: Path) -> None:
-    references = clone / "tools" / "references.py"
-    references.write_text(references.read_text().replace(IMAGE, "registry.example/pulsed"))
-    assert "IMAGE is an example; set your registry" in release(clone, "--push").stderr
+def test_an_example_registry_is_not_pushed_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools.publish, "IMAGE", "registry.example/pulsed")
+    with pytest.raises(ReleaseRefused, match="IMAGE is an example; set your registry"):
+        push_images()
 
 
 def test_the_workflow_is_sound() -> None:
@@ -386,8 +388,35 @@ def test_the_workflow_is_sound() -> None:
     assert json.loads(done.stdout) == []
     jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
     assert ".ci/run" in [step.get("run") for step in jobs["test"]["steps"]]
-    assert jobs["publish"]["needs"] == ["test", "kubernetes"]
+    assert (jobs["build"]["needs"], jobs["publish"]["needs"]) == (["test", "kubernetes"], ["build"])
+
+
+def test_no_package_of_pypi_runs_beside_the_key_and_the_tokens() -> None:
+    jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
+    commands = {name: "\n".join(step.get("run", "") for step in job["steps"]) for name, job in jobs.items()}
+    assert {name for name, job in jobs.items() if "secrets." in str(job) or "permissions" in job} == {"publish"}
     assert "MINISIGN_KEY" in str(jobs["publish"]["steps"])
+    assert not re.search(r"\b(pip|make|npm|venv)\b", commands["publish"])
+    modules = re.findall(r"python3 -m (\S+)", commands["publish"])
+    assert modules == ["tools.publish"]
+    subprocess.run(
+        [
+            "/usr/bin/env",
+            "python3",
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path[:0] = [{str(ROOT)!r}]; import tools.publish",
+        ],
+        check=True,
+    )
+    installed = re.search(r"^release-files: (\S+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert installed is not None
+    assert installed[1] == "$(RELEASE)/.made"
+    lines = (ROOT / "deploy" / "dev-constraints.txt").read_text().splitlines()
+    pinned = [at for at, line in enumerate(lines) if "==" in line]
+    assert len(pinned) > 50
+    assert all("--hash=sha256:" in lines[at + 1] for at in pinned)
 
 
 def test_what_comes_from_a_fork_has_no_privileges_and_no_secrets() -> None:

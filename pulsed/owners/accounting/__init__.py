@@ -146,8 +146,13 @@ class OwnerAccounting:
 
     @property
     def dropped(self) -> int:
-        """Owners that have no account of their own, because they are too many at a time."""
+        """Owners so far that had no account of their own, because they were too many at a time."""
         return self._owners.dropped
+
+    @property
+    def without_account(self) -> int:
+        """Owners that have no account of their own now."""
+        return len({key for view in self._views.values() for gpu in view.owned for key in gpu.others})
 
     @property
     def running(self) -> Sequence[OwnerAccount]:
@@ -174,11 +179,11 @@ class OwnerAccounting:
         for view in self._views.values():
             tick = view.tick
             for gpu in view.owned:
-                reading, result, sharers = gpu.row.reading, gpu.row.result, len(gpu.owners)
+                reading, result, sharers = gpu.row.reading, gpu.row.result, gpu.sharers
                 for account, use in zip(gpu.owners, gpu.uses(), strict=True):
                     memory = use.memory_bytes
                     if memory is None and reading.memory_used_bytes is not None:
-                        memory = reading.memory_used_bytes / sharers
+                        memory = reading.memory_used_bytes * len(gpu.keys_of(account)) / sharers
                     yield OwnedGpu(account, gpu.device, reading, result, sharers, use.share, memory, tick)
 
     def unlisted(self, account: OwnerAccount) -> Iterator[Device]:
@@ -243,8 +248,8 @@ class OwnerAccounting:
                 continue
             gpu = self._claim(key, row, tick)
             gpus[key] = gpu
-            owners = self._accounts((LEAKED,) if key in view.leaked else row.owners or (), tick)
-            self._move(gpu, tick, row, owners, self._accounts(row.ownership.passing, tick))
+            owners = self._accounts((LEAKED,) if key in view.leaked else row.owners or (), key, tick)
+            self._move(gpu, tick, row, owners, self._accounts(row.ownership.passing, key, tick))
         held: dict[GpuKey, AccountedGpu] = {}
         for key, gpu in view.gpus.items():
             if key not in gpus:
@@ -282,9 +287,9 @@ class OwnerAccounting:
             gpu.target = tick.target
         return gpu
 
-    def _accounts(self, owners: Owners, tick: Tick) -> Accounts:
-        """Return the accounts of owners, each once; a new owner has a new one."""
-        return tuple(dict.fromkeys([self._owners.account(owner, tick) for owner in owners]))
+    def _accounts(self, owners: Owners, gpu: GpuKey, tick: Tick) -> Accounts:
+        """Return the accounts of owners of a GPU, each once; a new owner has a new one."""
+        return tuple(dict.fromkeys([self._owners.account(owner, gpu, tick) for owner in owners]))
 
     def _last(self, gpu: AccountedGpu) -> tuple[CounterSnapshot, Reading] | None:
         """Return the counters and the reading of a GPU in the newest tick of its target."""

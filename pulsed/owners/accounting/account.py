@@ -21,6 +21,10 @@ from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added,
 LEAKED = Owner("nobody", "nobody")
 """The owner of memory that has leaked."""
 
+_OTHERS = "other owners"
+OTHER = Owner("nobody", "other", user=_OTHERS, account=_OTHERS, namespace=_OTHERS, name=_OTHERS)
+"""All owners without an account of their own, which reports show as one."""
+
 MAX_EVENTS = 32
 """Health events that are kept per owner and GPU; the first ones matter."""
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device
-from pulsed.model.owner import OwnerUse
+from pulsed.model.owner import OwnerKind, OwnerUse
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import POSITION, Reading, Value
-from pulsed.owners.accounting.account import VIOLATIONS, Accounts, OwnerAccount
+from pulsed.owners.accounting.account import OTHER, VIOLATIONS, Accounts, OwnerAccount
 from pulsed.owners.accounting.activity import Extremes, Moments
 from pulsed.owners.accounting.counter_vector import CounterVector, added, increase, observed
 
@@ -46,7 +46,7 @@ class AccountedGpu:
         missed: the last tick with it, while its target does not deliver or list it; None while it does.
         known_at: when they were last known before `is_known` was set, in seconds of the clock of the ticks.
         unsettled: how often the values of its page must change until they are certainly of the present owners alone.
-        changed: owners that got or lost it in the newest change, while it is unsettled.
+        changed: owners that got or lost it in the newest changes, while it is unsettled; without those that had ended.
         departed: owners that lost it in the newest change of owners, and the Unix time of the tick with that change.
     """
 
@@ -118,17 +118,33 @@ class AccountedGpu:
                 account.timeline.add(account.elapsed, seconds, share * seconds, ratio)
         self.last = (result.counters, reading)
 
+    @property
+    def others(self) -> Sequence[tuple[OwnerKind, str]]:
+        """The keys of its owners that have no account of their own, for which `OTHER` stands."""
+        if OTHER.key not in (keys := {account.owner.key for account in self.owners}):
+            return ()
+        return [owner.key for owner in self.row.owners or () if owner.key not in keys]
+
+    def keys_of(self, account: OwnerAccount) -> Sequence[tuple[OwnerKind, str]]:
+        """Return the keys of the owners with an account: one, except `OTHER`."""
+        return (account.owner.key == OTHER.key and self.others) or (account.owner.key,)
+
+    @property
+    def sharers(self) -> int:
+        """The number of its owners."""
+        return sum(len(self.keys_of(account)) for account in self.owners)
+
     def uses(self) -> Sequence[Use]:
-        """Return what each owner uses now, with an equal share of the activity unless that of all is known."""
+        """Return what each account uses now; with equal shares of the owners unless those of all are measured."""
         uses = self.row.ownership.uses
-        shown_uses = [uses.get(account.owner.key, UNKNOWN_USE) for account in self.owners]
-        activity_shares = [use.activity_share for use in shown_uses if use.activity_share is not None]
-        total = sum(activity_shares)
-        is_measured = len(activity_shares) == len(shown_uses) and total > 0.0
-        shares = (
-            [share / total for share in activity_shares] if is_measured else [1.0 / len(shown_uses)] * len(shown_uses)
-        )
-        return [Use(use.memory_bytes, share) for use, share in zip(shown_uses, shares, strict=True)]
+        parts = [[uses.get(key, UNKNOWN_USE) for key in self.keys_of(account)] for account in self.owners]
+        activity = [_total([use.activity_share for use in part]) for part in parts]
+        if not (total := _total(activity) or 0.0) > 0.0:
+            activity, total = [float(len(part)) for part in parts], float(sum(map(len, parts)))
+        return [
+            Use(_total([use.memory_bytes for use in part]), (share or 0.0) / total)
+            for part, share in zip(parts, activity, strict=True)
+        ]
 
     def start(self, base: CounterSnapshot, reading: Reading) -> None:
         """Start a segment at a sample."""
@@ -167,7 +183,8 @@ class AccountedGpu:
             counters: the increase over the sample.
             is_page: whether labels and values may be of different moments.
         """
-        either = dict.fromkeys((*self.changed, *self.owners, *owners, *passing))
+        changed = [account for account in self.changed if account.end is None]  # an account that has ended is written
+        either = dict.fromkeys((*changed, *self.owners, *owners, *passing))
         stays = [account for account in self.owners if account in owners and account not in self.changed]
         self.changed = tuple([account for account in either if account not in stays])
         self._charge_boundary((*self.owners, *owners), counters)
@@ -200,6 +217,11 @@ class AccountedGpu:
 
 
 _violations = itemgetter(*(POSITION[name] for name in VIOLATIONS))
+
+
+def _total(values: Sequence[Value]) -> Value:
+    """Return the sum; None if a value is unknown."""
+    return None if None in values else sum(filter(None, values))
 
 
 def _gain(old: Value, new: Value) -> Value:

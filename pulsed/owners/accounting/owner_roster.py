@@ -11,7 +11,7 @@ from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
 from pulsed.model.tick import Tick
-from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.account import OTHER, OwnerAccount
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 
 ABSENT_TICKS = 2
@@ -21,9 +21,10 @@ UNKNOWN_SECONDS = 600.0
 """An owner ends after this time in which no owner of its GPU is named, although its memory is in use: labels that
 vanish for a shorter time are an error of their source."""
 
-OWNERS_PER_GPU = 8
-MORE_OWNERS = 64
-"""Owners at a time are limited to `OWNERS_PER_GPU` for each GPU and these; more are accounted together as `OTHER`."""
+PLACES_PER_GPU = 8
+SHARED_PLACES = 64
+"""An owner takes a place of its first GPU, or a shared one; without a place it is accounted as `OTHER`. The owners of
+one GPU do not displace those of another."""
 
 RESUME_SECONDS = 120.0
 """An owner from before a restart of the daemon whose GPU is seen, and that is not within this time, has ended with its
@@ -37,8 +38,6 @@ MAX_DROPPED = 4096
 
 MAX_RETURNING = 128
 """Owners with a UID that have ended and are remembered: one that returns is the same, and continues its account."""
-
-OTHER = Owner("nobody", "other")
 
 
 class OwnerChange(NamedTuple):
@@ -54,7 +53,7 @@ class OwnerRoster:
     """The accounts of all owners that have not ended.
 
     Args:
-        gpus: all GPUs; their number limits that of the owners.
+        gpus: all GPUs.
         ended_at: returns when a source lost an owner, in seconds of the clock of the ticks, if that is known more
             exactly than by ticks.
         on_end: called with the account of each owner that has ended.
@@ -73,6 +72,8 @@ class OwnerRoster:
     ) -> None:
         self._gpus, self._ended_at, self._on_end, self._on_return = gpus, ended_at, on_end, on_return
         self._running: dict[tuple[str, str], OwnerAccount] = {}
+        self._places: dict[tuple[str, str], GpuKey | None] = {}  # of those that run; None: a shared one
+        self._taken: Counter[GpuKey | None] = Counter()
         self._absent: dict[OwnerAccount, str] = {}
         self._saved: dict[tuple[str, str], OwnerAccount] = {}
         self._ended: OrderedDict[tuple[str, str], OwnerAccount] = OrderedDict()
@@ -115,15 +116,15 @@ class OwnerRoster:
         changes, self._changes = self._changes, []
         return changes
 
-    def account(self, owner: Owner, tick: Tick) -> OwnerAccount:
-        """Return the account of an owner in a tick; a new owner has a new one."""
+    def account(self, owner: Owner, gpu: GpuKey, tick: Tick) -> OwnerAccount:
+        """Return the account of an owner of a GPU in a tick; a new owner has a new one, if there is a place."""
         account = self._running.get(owner.key)
         if account is not None and owner.continues(account.owner):
             if owner is not account.owner and owner != account.owner:
                 begin, uid = owner.begin or account.owner.begin, owner.uid or account.owner.uid
                 account.owner = replace(owner, begin=begin, uid=uid)
             return account
-        if account is None and len(self._running) >= OWNERS_PER_GPU * len(self._gpus) + MORE_OWNERS:
+        if account is None and not self._take_place(owner, gpu):
             self._count_dropped(owner)
             owner = OTHER
             if (account := self._running.get(OTHER.key)) is not None:
@@ -145,6 +146,24 @@ class OwnerRoster:
                 return account
         self._running[owner.key] = account
         return account
+
+    def _take_place(self, owner: Owner, gpu: GpuKey) -> bool:
+        """Take a place for a new owner of a GPU; return whether there was one. `LEAKED` and `OTHER` need none."""
+        if not owner.is_known:
+            return True
+        place = gpu if self._taken[gpu] < PLACES_PER_GPU else None
+        if place is None and self._taken[None] >= SHARED_PLACES:
+            return False
+        self._places[owner.key] = place
+        self._taken[place] += 1
+        return True
+
+    def _leave_place(self, owner: Owner) -> None:
+        if owner.key in self._places:
+            place = self._places.pop(owner.key)
+            self._taken[place] -= 1
+            if not self._taken[place]:
+                del self._taken[place]
 
     def _returned(self, owner: Owner) -> OwnerAccount | None:
         """Return the account of an owner that has ended and is certainly the same; None without one."""
@@ -245,6 +264,7 @@ class OwnerRoster:
         self._absent.pop(account, None)
         if self._running.get(account.owner.key) is account:
             del self._running[account.owner.key]
+            self._leave_place(account.owner)
         for on_gpu in account.gpus.values():
             on_gpu.end(account.now)  # it did not get this GPU again after a restart of pulsed
             on_gpu.is_announced = False

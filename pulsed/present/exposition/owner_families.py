@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TypeVar
 
 from prometheus_client import Metric
 
-from pulsed.model.gpu import gpu_labels
+from pulsed.model.gpu import GpuKey, gpu_labels
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting import OwnerAccounting
@@ -74,6 +75,17 @@ def owner_label_text(owners: Owners | None) -> str:
     return "".join(f",{label_pairs([(name, ','.join(texts))])}" for name, texts in values.items())
 
 
+def _oldest_of_each_gpu(owned: Owned) -> Sequence[OwnerAccount]:
+    """Return the owners, given by age: the oldest one of each GPU, then the second one, and so on."""
+    owners: Counter[GpuKey] = Counter()
+    ranks: dict[OwnerAccount, int] = {}
+    for account, gpus in owned.items():
+        keys = {gpu.device.entity.key for gpu in gpus}
+        ranks[account] = min(owners[key] for key in keys)
+        owners.update(keys)
+    return sorted(owned, key=ranks.__getitem__)
+
+
 FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
     "hang": (
         "pulsed_gpu_hang_suspected",
@@ -95,7 +107,10 @@ FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
 
 _INFO, _DROPPED = "pulsed_gpu_owner", "pulsed_jobs_dropped"
 WITHOUT_SERIES = "pulsed_owners_without_series"
-WITHOUT_SERIES_HELP = "Owners and workloads with a GPU but without series of their own, because of publish.max_owners"
+WITHOUT_SERIES_HELP = (
+    "Owners and workloads with a GPU but without series of their own, because of publish.max_owners; group=accounts:"
+    " owners beyond 8 for each GPU and 64 shared ones, which reports show together as other owners"
+)
 
 OWNER_NAMES: tuple[str, ...] = (
     f"{_INFO}_info",
@@ -112,7 +127,7 @@ class OwnerFamilies:
     """The families of the owners that have a GPU of a fresh target.
 
     Attributes:
-        max_owners: owners with series of their own, and workloads, the oldest first.
+        max_owners: owners with series of their own, the oldest of each GPU first, and workloads, the oldest first.
         published: the families to collect, of `OWNER_NAMES`.
         workloads: counters of workloads, which also get the accounts that have ended.
     """
@@ -132,7 +147,8 @@ class OwnerFamilies:
     def collect(self, now: float) -> Iterator[Metric]:
         """Yield the families at a monotonic time."""
         owned = fresh_owners(self.store, self.accounting, now)
-        shown = self._limited("series", {account.owner.key: account for account in owned}).values()
+        ranked = owned if len(owned) <= self.max_owners else _oldest_of_each_gpu(owned)
+        shown = self._limited("series", {account.owner.key: account for account in ranked}).values()
         workloads = self._limited("workloads", rows_of(WORKLOAD, owned))
         self.accounting.settle({*shown, *chain.from_iterable(rows_of(WORKLOAD, owned).values())})
         self.workloads.add_growth(owned)
@@ -150,6 +166,7 @@ class OwnerFamilies:
             without = Metric(WITHOUT_SERIES, WITHOUT_SERIES_HELP, "gauge")
             for reason, left_out in self._left_out.items():
                 without.add_sample(WITHOUT_SERIES, {"group": _COUNTED[reason]}, len(left_out))
+            without.add_sample(WITHOUT_SERIES, {"group": "accounts"}, self.accounting.without_account)
             yield without
 
     def _limited(self, reason: str, rows: Mapping[_Key, _T]) -> Mapping[_Key, _T]:

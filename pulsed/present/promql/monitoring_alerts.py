@@ -117,7 +117,8 @@ def _of_daemons() -> tuple[Alert, ...]:
             "warning",
             f"{DAEMON}: {{{{ $value }}}} owners or workloads have no series",
             "There are more than publish.max_owners. The newest have no alerts, and are missing from the sums by "
-            "namespace and user. Raise publish.max_owners (about 10 series each); /jobs and /workloads have all.",
+            "namespace and user. Raise publish.max_owners (about 10 series each); /jobs and /workloads have all. "
+            "With group=accounts a GPU has more than 8 owners, and reports show the rest as other owners.",
         ),
         Alert(
             "PulsedConfigReloadFailed",

@@ -18,10 +18,10 @@ from pulsed.model.owner import Owner, Owners, OwnerUse, pod
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.owners.accounting import MAX_ABSENT_GPUS, SILENT_SECONDS, OwnerAccounting
-from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.account import OTHER, OwnerAccount
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
-from pulsed.owners.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
+from pulsed.owners.accounting.owner_roster import PLACES_PER_GPU, RESUME_SECONDS, SHARED_PLACES
 from pulsed.owners.accounting.saved_accounts import EndedAccounts, dump_account, load_account
 from tests.compute.streams import BUSY, DAY, GPU, IDLE
 from tests.compute.streams import OTHER as OTHER_GPU
@@ -448,13 +448,55 @@ def test_owners_of_a_silent_target_that_is_not_read_any_more_end() -> None:
 
 
 def test_too_many_owners_are_accounted_together() -> None:
-    node, limit = Node(), OWNERS_PER_GPU + MORE_OWNERS
+    node, limit = Node(), PLACES_PER_GPU + SHARED_PLACES
     crowd = tuple(job(str(number)) for number in range(limit + 5))
     for _ in range(3):
         node.sees((crowd, WORKS))
     assert len(node.accounting.running) == limit + 1
-    assert node.accounting.dropped == 5
-    assert seconds(node.running(OTHER)) > 0
+    assert (node.accounting.dropped, node.accounting.without_account) == (5, 5)
+    assert isclose(seconds(node.running(OTHER)), 2.0 * 5 / (limit + 5)), "a share each"
+    assert isclose(sum(map(seconds, node.accounting.running)), 2.0)
+    for _ in range(3):
+        node.sees((crowd[:3], WORKS))
+    assert node.accounting.without_account == 0
+    node.sees((crowd[-3:], WORKS))
+    assert {account.owner.id for account in node.accounting.running} >= {each.id for each in crowd[-3:]}
+
+
+def test_owners_that_change_with_every_page_are_not_kept() -> None:
+    node = Node(dialect="exporter")
+    for number in range(40):
+        node.sees(((replace(job(str(number)), name="short"),), WORKS))
+    ended = {id(account) for account in node.ended}
+    assert len(ended) > 30
+    del node.ended[:30]
+    gc.collect()
+    kept = {id(each) for each in gc.get_objects() if isinstance(each, OwnerAccount) and each.owner.name == "short"}
+    assert len(ended & kept) < 15
+
+
+def test_the_owners_of_one_gpu_take_no_place_of_another() -> None:
+    node = Node()
+    crowd = tuple(job(str(number)) for number in range(140))
+    node.sees((crowd, WORKS), ((), RESTS))
+    victims = tuple(job(f"other {number}") for number in range(PLACES_PER_GPU))
+    for _ in range(3):
+        node.sees((crowd, WORKS), (victims, WORKS))
+    assert [seconds(node.running(each)) for each in victims] == [2.0 / PLACES_PER_GPU] * PLACES_PER_GPU
+    (gpu,) = node.running(OTHER).gpus
+    assert gpu == GPU.entity.key
+
+
+def test_owners_without_a_place_have_what_is_measured_of_them() -> None:
+    node, limit = Node(), PLACES_PER_GPU + SHARED_PLACES
+    crowd = tuple(job(str(number)) for number in range(limit + 2))
+    parts = {each.key: OwnerUse(1e6, 0.0) for each in crowd} | {each.key: OwnerUse(2e9, 0.25) for each in crowd[-2:]}
+    for _ in range(3):
+        node.sees((crowd, WORKS), uses={0: parts | {crowd[0].key: OwnerUse(1e9, 0.5)}})
+    assert (seconds(node.running(crowd[0])), seconds(node.running(OTHER))) == (1.0, 1.0)
+    assert seconds(node.running(crowd[1])) == 0.0
+    (owned,) = [each for each in node.accounting.owned() if each.account.owner == OTHER]
+    assert (owned.memory_used_bytes, owned.share, owned.sharers) == (4e9, 0.5, limit + 2)
 
 
 def restarted(node: Node) -> Node:

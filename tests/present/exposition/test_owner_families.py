@@ -314,8 +314,22 @@ def test_the_owners_without_series_are_counted_and_logged_when_they_begin_and_en
     for count in (2, 5, 6, 1):
         published.sees((tuple(job(str(number), DAY - number) for number in range(count)), WORKS), times=2)
         found.append({row["group"]: value for row, value in published.series()["pulsed_owners_without_series"]})
-    assert found == [{"owners": each, "workloads": 0} for each in (0, 3, 4, 0)]
+    assert found == [{"owners": each, "workloads": 0, "accounts": 0} for each in (0, 3, 4, 0)]
     assert [(record.levelname, getattr(record, "without", 0)) for record in caplog.records] == [
         ("WARNING", 3),
         ("INFO", 0),
     ]
+
+
+def test_the_oldest_owner_of_each_gpu_has_series_first() -> None:
+    published = Published(max_owners=2)
+    crowd = tuple(job(str(number), DAY - 9) for number in range(5))
+    published.sees((crowd, WORKS), ((job("new"),), WORKS), times=3)
+    assert [labels["job_id"] for labels, _ in published.series()["pulsed_job_gpus"]] == ["0", "new"]
+
+
+def test_owners_without_an_account_are_counted() -> None:
+    published = Published()
+    published.sees((tuple(job(str(number)) for number in range(80)), WORKS), times=2)
+    rows = {row["group"]: value for row, value in published.series()["pulsed_owners_without_series"]}
+    assert rows == {"owners": 0, "workloads": 0, "accounts": 8}

@@ -167,8 +167,9 @@ def test_a_receiver_costs_its_own_notifications_only(
             told = Told(tmp_path, webhook=webhook, exec=hook)
             for number in range(3):
                 told.works_and_stops(owner=Owner("slurm_job", str(number)))
-                told.feature._queue_new_findings(0.0)
-            await told.feature._deliver()
+                told.feature.queue_findings(0.0)
+            for receiver in ("exec", "webhook"):
+                await told.feature.deliver(receiver)
             if attack in DELIVERED:
                 assert told.results == {("exec", "sent"): 3, ("webhook", "sent"): 3}
             else:

@@ -9,6 +9,7 @@ import os
 import resource
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -324,7 +325,7 @@ def test_a_gigabyte_is_cut_off(tmp_path: Path) -> None:
 
 FEW_DESCRIPTORS = f"""
 import os, resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 os.execv({sys.executable!r}, [{sys.executable!r}, "-m", "pulsed", *sys.argv[1:]])
 """
 
@@ -340,6 +341,32 @@ def test_without_descriptors_the_idle_make_room(tmp_path: Path) -> None:
             assert ask(daemon, "/metrics").status == 200
         assert daemon.log().count("the limit of connections is reached") == 1
         assert "Traceback" not in daemon.log()
+
+
+def test_streams_leave_descriptors_for_probes(tmp_path: Path) -> None:
+    stream = b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n"
+    with (
+        starting(tmp_path, command=(sys.executable, "-c", FEW_DESCRIPTORS)) as daemon,
+        contextlib.ExitStack() as streams,
+    ):
+        for _ in range(60):
+            said(streams.enter_context(socket.create_connection(("127.0.0.1", daemon.port))), stream)
+        for _ in range(20):
+            assert ask(daemon, "/-/healthy").status == 200
+        assert daemon.log().count("level=warn") == 1
+        assert "Traceback" not in daemon.log()
+
+
+def test_a_reset_of_many_pipelined_requests_is_logged_once_at_most(tmp_path: Path) -> None:
+    with starting(tmp_path) as daemon:
+        before = len(daemon.log().splitlines())
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", daemon.port)) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close by a reset
+                said(client, b"GET /gpus HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
+                client.recv(100)
+        assert ask(daemon, "/-/healthy").status == 200
+        assert len(daemon.log().splitlines()) - before <= 1
 
 
 @contextlib.contextmanager
