@@ -301,6 +301,11 @@ def has_unified_memory(model: str) -> bool:
     return _UNIFIED.search(model) is not None
 
 
+def is_rack_scale(model: str) -> bool:
+    """Return whether the NVLinks of a product leave its node, to the switches of a rack."""
+    return _RACK_SCALE.search(model) is not None
+
+
 def has_quantity(device: Device, quantity: str) -> bool:
     """Return whether a quantity exists for a device: some exist for whole boards only, some not on every model."""
     if not device.whole and is_of_boards(quantity):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pulsed.compute.activity import activity_of
 from pulsed.compute.health.check import GpuCheck, without_jitter
 from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts
-from pulsed.compute.health.link_faults import LINK_DOWN, LinkDown, is_link_down, link_of
+from pulsed.compute.health.link_faults import LINK_DOWN, SOME_RACK, LinkDown, is_link_down, link_of
 from pulsed.compute.health.reachability import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
@@ -18,6 +18,7 @@ from pulsed.compute.health.windows import StateSeconds
 from pulsed.compute.health.xid_log import Programs, XidLog
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, xid_of
+from pulsed.compute.products import is_rack_scale
 from pulsed.compute.sample import FIRST, ROUNDING, Freshness, TrackedSample
 from pulsed.durations import MINUTE
 from pulsed.model.gpu import Device
@@ -391,7 +392,8 @@ class GpuHealth:
             return None
         inputs, code = self.inputs, raised.xid
         record = inputs.xids.records[code]
-        fabric = self.device.fabric or self.device.entity.node or self._here
+        rack = SOME_RACK if is_rack_scale(inputs.model) else ""
+        fabric = self.device.fabric or rack or self.device.entity.node or self._here
         before = self.health.nvlink_fault.time if self.health.nvlink_fault is not None else None
         began = without_jitter(self.epoch + record.began, before)
         return NvlinkFault(code, link_of(record.fault, inputs.nvlinks.down), began, fabric)

@@ -108,6 +108,10 @@ FOLLOWERS = (145, 150)
 """Codes of GPUs whose data or management packets are lost on a link that is down."""
 
 
+SOME_RACK = "rack"
+"""The fabric of a rack-scale product whose source does not name it: most processes read one rack, or a node of one."""
+
+
 class LinkDown(NamedTuple):
     """A link of a GPU that went down.
 

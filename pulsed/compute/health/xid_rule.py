@@ -124,6 +124,7 @@ class XidRule(Rule):
         is_corroborated = "" in inputs.confirmed_xids or xid_of(code).scope in inputs.confirmed_xids
         if is_of_link:
             severity = link_severity(code, severity, record.fault)
+            is_corroborated |= code == LINK_DOWN and bool(inputs.nvlinks.down)
         if severity == "warn" and code in CORROBORABLE and is_corroborated and record.fault is None:
             severity = "crit"
         is_critical = severity == "crit" and (record.dated or is_corroborated)

@@ -15,9 +15,12 @@ from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import POSITION, Reading, Value
 from pulsed.owners.accounting.account import OTHER, VIOLATIONS, Accounts, OwnerAccount
 from pulsed.owners.accounting.activity import Extremes, Moments
-from pulsed.owners.accounting.counter_vector import CounterVector, added, increase, observed
+from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed
 
 UNKNOWN_USE = OwnerUse()
+
+MAX_PAGE_SECONDS = 60.0
+"""Values of a page are no longer of a time before than this: two collections of dcgm-exporter's default of 30 s."""
 
 CHANGES_TO_SETTLE = 2
 """The values of a page that was read with new owners are of a time before, and so is a part of the next ones."""
@@ -46,6 +49,7 @@ class AccountedGpu:
         missed: the last tick with it, while its target does not deliver or list it; None while it does.
         known_at: when they were last known before `is_known` was set, in seconds of the clock of the ticks.
         unsettled: how often the values of its page must change until they are certainly of the present owners alone.
+        unsettled_seconds: observed since it is unsettled.
         changed: owners that got or lost it in the newest changes, while it is unsettled; without those that had ended.
         departed: owners that lost it in the newest change of owners, and the Unix time of the tick with that change.
     """
@@ -66,6 +70,7 @@ class AccountedGpu:
     missed: Tick | None = None
     known_at: float = -inf
     unsettled: int = 0
+    unsettled_seconds: float = 0.0
     changed: Accounts = ()
     departed: Accounts = ()
     entered: float = -inf
@@ -188,16 +193,19 @@ class AccountedGpu:
         stays = [account for account in self.owners if account in owners and account not in self.changed]
         self.changed = tuple([account for account in either if account not in stays])
         self._charge_boundary((*self.owners, *owners), counters)
-        self.unsettled = CHANGES_TO_SETTLE if is_page else 0
+        self.unsettled, self.unsettled_seconds = CHANGES_TO_SETTLE if is_page else 0, 0.0
         if not self.unsettled:
             self.changed = ()
 
     def continue_change(self, row: GpuRow) -> None:
         """Charge the next sample of a GPU whose values may still be of the owners before."""
+        gained = increase(self.base, row.result.counters) if self.base is not None else EMPTY
         self.unsettled -= row.reading != self.row.reading
+        self.unsettled_seconds += observed(gained)
+        if self.unsettled_seconds > MAX_PAGE_SECONDS:
+            self.unsettled = 0  # the values do not change, as of a GPU that is idle
         if self.unsettled:
-            if self.base is not None:
-                self._charge_boundary(self.owners, increase(self.base, row.result.counters))
+            self._charge_boundary(self.owners, gained)
             self.start(row.result.counters, row.reading)
         else:
             self.changed = ()

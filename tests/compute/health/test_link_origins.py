@@ -116,3 +116,16 @@ def test_links_of_many_gpus_of_a_node_point_at_their_switch() -> None:
     node = Node("n1", GpuTable())
     node.tick(calm, calm)
     assert "went down within" not in check(node.tick(broken, broken), 1).message
+
+
+@pytest.mark.parametrize(
+    ("model", "fabric", "shown"),
+    [("NVIDIA GB200", "c/1", "c/1"), ("NVIDIA GB200", "", "rack"), ("NVIDIA B200", "", "n1")],
+)
+def test_faults_follow_within_a_fabric_a_rack_or_a_node(model: str, fabric: str, shown: str) -> None:
+    node = Node("n1", GpuTable())
+    node.devices = tuple([replace(device, model=model, fabric=fabric) for device in node.devices])
+    node.look()
+    found = node.look((0, 145, SOURCE)).healths[0].nvlink_fault
+    assert found is not None
+    assert found.fabric == shown

@@ -59,3 +59,17 @@ def test_a_stream_has_no_age() -> None:
     for present in (A, A, B, B, B):
         node.sees(((present,), IDLE))
     assert (seconds(node.running(B), "boundary"), seconds(node.running(B))) == (15.0, 30.0)
+
+
+def test_constant_values_settle_after_a_minute() -> None:
+    node = Node(15.0, dialect="exporter")
+    for present in (A, A, *[B] * 20):
+        node.sees(((present,), IDLE))
+    assert (seconds(node.running(B), "boundary"), seconds(node.running(B))) == (75.0, 225.0)
+
+
+def test_ticks_that_are_rarer_than_pages_have_no_more_than_their_own() -> None:
+    node = Node(180.0, dialect="exporter")
+    for present in (A, A, B, B, B):
+        node.sees(((present,), IDLE))
+    assert (seconds(node.running(B), "boundary"), seconds(node.running(B))) == (180.0, 360.0)

@@ -85,7 +85,7 @@ def test_one_alert_for_a_link_that_fails_in_a_rack(tmp_path: Path) -> None:
                 if problem["id"] == "nvlink_fault"
             }
     assert len(problems) == 34
-    state, message = problems.pop((CULPRIT, str(GPU)))
+    state, _ = problems.pop((CULPRIT, str(GPU)))
     assert state == "crit"
     of_node = problems.pop((CULPRIT, "0"))[1]
     assert of_node.endswith(f"it follows XID 149 of GPU {GPU}")
