@@ -58,7 +58,7 @@ class Target:
     stale_after: float
     up: bool = False
     error: str = ""
-    tick: Tick | None = None
+    tick: Tick | None = field(default=None, repr=False)
     arrived: float = 0.0
     is_sampled: bool = True
     samples: int = 0

@@ -228,7 +228,11 @@ def test_chosen_labels_of_pods_are_those_of_the_info() -> None:
 
 def test_findings_are_series_of_gpus() -> None:
     spins = WORKS._replace(
-        tensor_active_ratio=0.0, dram_active_ratio=0.0, graphics_engine_active_ratio=1.0, power_watts=200.0
+        sm_active_ratio=0.2,
+        tensor_active_ratio=0.0,
+        dram_active_ratio=0.0,
+        graphics_engine_active_ratio=1.0,
+        power_watts=200.0,
     )
     published = Published()
     published.node.interval = 10.0
