@@ -291,7 +291,7 @@ def _shown(board: TargetStore, now: float) -> Iterator[tuple[Labels, Gpu, float]
     seen = set()
     for (gpu, time), node in zip(gpus, nodes, strict=True):
         entity = gpu.device.entity
-        key = (node, entity.uuid, None if entity.uuid else entity.gpu, entity.mig_id)
+        key = ("" if entity.uuid else node, entity.uuid, None if entity.uuid else entity.gpu, entity.mig_id)
         if key in seen:
             continue
         seen.add(key)
