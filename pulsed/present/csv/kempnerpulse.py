@@ -203,6 +203,7 @@ class Writer:
         rows = [
             KempnerPulseRow(sample, real_utilization(sample, self._weights), self._replay_rate(sample, clock))
             for sample in tick.gpus
+            if sample.is_listed
         ]
         self._rows.writerows([[cell(row) for cell in self._cells] for row in rows])
 

@@ -103,7 +103,7 @@ def write_tick(out: TextIO, names: Sequence[str], tick: Tick) -> None:
     """Write one row per GPU of the tick; a file is opened with `newline=""`."""
     cells = [COLUMNS[name] for name in names]
     rows = csv.writer(out, lineterminator="\n")
-    rows.writerows([[_text(cell(sample)) for cell in cells] for sample in tick.gpus])
+    rows.writerows([[_text(cell(sample)) for cell in cells] for sample in tick.gpus if sample.is_listed])
 
 
 def _text(value: str | float | None) -> str:

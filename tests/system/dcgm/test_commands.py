@@ -13,6 +13,7 @@ import pytest
 from pulsed.translate.fields import fields_to_watch
 from tests.support.daemon import pulsed
 from tests.support.dcgm import RealDcgm, running
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -62,4 +63,4 @@ def test_an_exporter_starts_with_the_counters_that_the_doctor_recommends(h100: R
     counters.write_text("\n".join((h100.counters("default-counters.csv").read_text(), *source["supply"], "")))
     h100.stop_exporter()
     h100.start_exporter(counters)
-    assert b"DCGM_FI_PROF_SM_ACTIVE{" in h100.exporter_page()
+    until(lambda: b"DCGM_FI_PROF_SM_ACTIVE{" in h100.exporter_page())

@@ -16,6 +16,7 @@ from tests.system.end_to_end.series import rows, values
 
 SM = "pulsed_gpu_sm_active_ratio"
 STEADY, FILE, MUTE = 0, 8, 9
+TAKEN_AWAY = "7"
 """GPUs of an exporter that always works, of a page in a file, and of an exporter that never answers."""
 
 
@@ -104,8 +105,8 @@ def errors(text: str) -> dict[tuple[str, str], float]:
 
 
 def shown(text: str) -> set[str]:
-    """The GPUs that any GPU series is about."""
-    return {row.label("gpu") for row in rows(text) if row.name.startswith("pulsed_gpu_")}
+    """The GPUs that any GPU series is about, without the one that a test takes away: its counters stay."""
+    return {row.label("gpu") for row in rows(text) if row.name.startswith("pulsed_gpu_")} - {TAKEN_AWAY}
 
 
 def test_one_that_never_answers_delays_no_other(scene: Scene) -> None:
@@ -167,11 +168,16 @@ def test_those_that_fail_are_stale_and_come_back(scene: Scene) -> None:
     assert "Traceback" not in log
 
 
-def test_a_gpu_that_leaves_a_page_leaves_at_once(scene: Scene) -> None:
+def test_a_gpu_that_leaves_a_page_is_stale_at_once_and_keeps_its_counters(scene: Scene) -> None:
     exporter = scene.exporters["steady"]
+
+    def has(text: str, name: str) -> bool:
+        return any(row.label("gpu") == TAKEN_AWAY for row in rows(text) if row.name == f"pulsed_gpu_{name}")
+
     exporter.body = page(STEADY) + page(7)
-    scene.until(lambda text: "7" in shown(text))
+    scene.until(lambda text: has(text, "power_watts"))
     exporter.body = page(STEADY)
-    text = scene.until(lambda text: "7" not in shown(text))
+    text = scene.until(lambda text: not has(text, "power_watts"))
+    assert has(text, "observed_seconds_total")
     assert up(text)[f"{scene.url}steady"] == 1
-    assert scene.daemon.get("/gpus/7").status == 404
+    assert scene.daemon.get("/gpus/7").json()["stale"]
