@@ -105,7 +105,20 @@ class OmittingNode:
                 own = (("GPU_I_ID", str(number + 1)), ("GPU_I_PROFILE", "2g.20gb"))
                 self.parts.append(Part(labels + own, _owner(f"pod-{gpu}-{number}"), is_instance=True))
         self.omissions = [self._omission() for _ in range(rng.randint(1, 4))]
+        while max(map(self._longest_absence, range(len(self.parts)))) > LONGEST:  # several in a row
+            self.omissions.pop()
         self._values = [[part.values(rng, at) for part in self.parts] for at in range(TICKS)]
+
+    def _longest_absence(self, part: int) -> int:
+        """Return the most consecutive ticks without the row of a part."""
+        of_part = [
+            each for each in self.omissions if each.kind == "page" or (each.kind == "rows" and part in each.parts)
+        ]
+        longest = absent = 0
+        for at in range(TICKS):
+            absent = absent + 1 if any(each.begin <= at < each.end for each in of_part) else 0
+            longest = max(longest, absent)
+        return longest
 
     def _omission(self) -> Omission:
         rng = self._rng
