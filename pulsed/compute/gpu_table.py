@@ -55,7 +55,7 @@ class GpuState:
         claimed_until: when that target is late, in seconds of the clock of the ticks.
         row: its newest row, in the newest tick of its target.
         delivered: the reading of that row, with implausible inputs.
-        board: of a part whose board is in the tick, the state of that; otherwise itself.
+        split_board: of a part whose board is in the tick, the state of that; otherwise None.
         is_page_old: whether its target continued it from another one, and its values have not changed since.
         lent: its owners by another target that lists it; None without.
         status: `new`: this is its first sample; `present`; `back`: it was absent from the tick before; `gone`: it is
@@ -84,7 +84,7 @@ class GpuState:
     is_page_old: bool = False
     row: GpuRow = field(init=False)
     delivered: Reading = NOTHING
-    board: GpuState = field(init=False)
+    split_board: GpuState | None = None
     lent: LentOwners | None = None
     health: GpuHealth | None = None
     counters: Accumulator | None = None
@@ -102,7 +102,12 @@ class GpuState:
     missed_since: float = 0.0
 
     def __post_init__(self) -> None:
-        self.row, self.board = lasting(self.device, 0.0, "unlisted"), self
+        self.row = lasting(self.device, 0.0, "unlisted")
+
+    @property
+    def board(self) -> GpuState:
+        """Of a part whose board is in the tick, the state of that; otherwise itself, which it must not refer to."""
+        return self.split_board or self
 
     def sample(self, decision: SampleDecision) -> TrackedSample:
         """Return the newest sample, with a decision about it."""

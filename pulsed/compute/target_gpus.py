@@ -182,7 +182,8 @@ class Tracker:
         lasting = (*self.presence.missing, *self.presence.parts)
         boards |= {state.device.entity.board: state for state in lasting if state.device.entity.kind == "gpu"}
         for state in (*states.values(), *self.presence.missing, *self.presence.parts):
-            state.board = boards.get(state.device.entity.board, state)
+            board = boards.get(state.device.entity.board, state)
+            state.split_board = None if board is state else board
         self._found = tuple(states.values())
 
 

@@ -27,6 +27,9 @@ from pulsed.present.api.sample_fields import NO_STATE, WORDS, getter
 
 MINUTES = int(DAY / MINUTE)
 
+MAX_CURRENT = 256
+"""GPUs of a target, or twice as many as it shows, whose current minute is kept; beyond, only that of those it shows."""
+
 _Place = tuple[str, GpuKey]
 
 Getter = Callable[[Any, Any], Any]
@@ -176,6 +179,9 @@ class DayHistory:
             if (minute := current[1].get(key)) is None:
                 minute = current[1][key] = _Minute(row.device, len(words), len(numbers))
             minute.add(row, words, numbers)
+        if len(current[1]) > max(MAX_CURRENT, 2 * len(tick.gpus)):  # GPUs that are others in each page
+            shown = {key_of(row.device, "") for row in tick.gpus}
+            self._open[tick.target] = (number, {key: each for key, each in current[1].items() if key in shown})
         return ended
 
     def keep(self, ended: DayMinute) -> None:
