@@ -16,10 +16,8 @@ import pytest
 
 from pulsed.apps.daemon_client import ClientSettings, DaemonClient
 from pulsed.apps.health import health
-from pulsed.collector.collector import Pipeline
-from pulsed.compute.gpu_table import GpuTable
-from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource
+from pulsed.reader.record_lines import RecordWriter, Session
 from tests.support.daemon import Daemon, pulsed, serving
 from tests.support.waiting import SECONDS, until
 
@@ -39,19 +37,19 @@ def check(daemon: Daemon, name: str, id: str) -> dict[str, Any]:
 
 @pytest.fixture
 def story(tmp_path: Path) -> Path:
-    """The demo's first minutes as a CSV, which can be played faster than it happened."""
-    path = tmp_path / "demo.csv"
+    """The demo's first minutes as a record, which can be played faster than they happened."""
+    path = tmp_path / "demo.rec"
     asyncio.run(_write_story(path))
     return path
 
 
 async def _write_story(path: Path) -> None:
-    source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(GpuTable(), "node")
-    names = pulsed_csv.columns("all")
-    with path.open("w", newline="") as out:
-        pulsed_csv.write_header(out, names)
+    source = DemoSource(0, 1.0, pace=False, start=1767225600.0)
+    writer = RecordWriter(Session("0", "demo", "node", "2026-01-01T00:00:00Z", {source.target: 1.0}))
+    with path.open("wb") as out:
+        out.write(writer.start())
         for _ in range(STORY_SECONDS):
-            pulsed_csv.write_tick(out, names, pipeline.process(await source.read()))
+            out.write(writer.tick(await source.read()))
 
 
 def test_the_demos_gpus_grow_hot_and_sick_and_pulsed_health_says_what_to_do(tmp_path: Path, story: Path) -> None:
