@@ -234,14 +234,12 @@ def _whole_boards(tick: Tick) -> set[BoardKey]:
 def _is_divided(board: Entity, devices: Iterable[Device]) -> bool:
     """Return whether a board is in a tick only by its parts: then it was partitioned, and is not missing.
 
-    dmon does not always name the board of a part: such a part may be of any board.
+    dmon does not always name the board of a part: such a part may be of any board of its node.
     """
-    return any(
-        entity.kind != "gpu"
-        and entity.node == board.node
-        and (
-            (not entity.uuid and not entity.gpu)
-            or (entity.uuid == board.uuid if entity.uuid and board.uuid else entity.gpu == board.gpu)
-        )
-        for entity in (device.entity for device in devices)
-    )
+
+    def is_part(entity: Entity) -> bool:
+        if entity.uuid and board.uuid:
+            return entity.board == board.board
+        return entity.node == board.node and entity.gpu in ("", board.gpu)
+
+    return any(is_part(device.entity) for device in devices if device.entity.kind != "gpu")

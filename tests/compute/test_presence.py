@@ -33,6 +33,12 @@ def test_a_board_without_a_uuid_is_divided_by_its_index() -> None:
     assert target.tick(PART, OTHER).missing == ()
 
 
+def test_a_board_is_divided_whatever_the_name_of_its_host_is_now() -> None:
+    target = TrackedTarget()
+    target.tick(replace(GPU, entity=replace(GPU.entity, node="n1")))
+    assert target.tick(replace(PART, entity=replace(PART.entity, node="n1.example.com"))).missing == ()
+
+
 ADDRESS = "00000000:01:00.0"
 
 

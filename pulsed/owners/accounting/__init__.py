@@ -238,20 +238,21 @@ class OwnerAccounting:
         """Find the GPUs of a tick with new devices or owners, and charge what their owners got."""
         gpus: dict[GpuKey, AccountedGpu] = {}
         lasting = {row.device.entity.key for row in tick.gpus if not row.is_listed}
-        unnamed: set[GpuKey] = set()
+        unnamed: dict[GpuKey, AccountedGpu] = {}
         for row in tick.gpus:
             key = row.device.entity.key
             if not row.is_listed or row.is_split or key in gpus:
                 continue
             if self._keeps_owners(key, row, tick):
-                unnamed.add(key)
+                self._hold(self._gpus[key], self._views.get(self._gpus[key].target, view))
+                unnamed[key] = self._claim(key, row, tick)
                 continue
             gpu = self._claim(key, row, tick)
             gpus[key] = gpu
             owners = self._accounts((LEAKED,) if key in view.leaked else row.owners or (), key, tick)
             self._move(gpu, tick, row, owners, self._accounts(row.ownership.passing, key, tick))
         held: dict[GpuKey, AccountedGpu] = {}
-        for key, gpu in view.gpus.items():
+        for key, gpu in (view.gpus | unnamed).items():
             if key not in gpus:
                 is_kept = key in lasting or key in unnamed or not tick.lists_gpus
                 ended = tuple(filter(self._owners.is_replaced, gpu.owners)) if is_kept else gpu.owners
@@ -329,7 +330,7 @@ class OwnerAccounting:
         gpu.observed = observed(now.values)
         for account in before:
             if account not in owners:
-                self._owners.leave(account, gpu.device, left)
+                self._owners.leave(account, gpu, left)
         if set(owners) != set(before):
             gpu.departed = tuple([account for account in before if account not in owners])
             gpu.entered = tick.time
@@ -337,7 +338,7 @@ class OwnerAccounting:
             if account not in before:
                 self._owners.enter(account, gpu, tick)
         for account in passing:
-            self._owners.pass_between(account, gpu.device, tick)
+            self._owners.pass_between(account, gpu, tick)
         if not set(owners) <= set(before):
             gpu.extremes = Extremes()
         gpu.assign(owners)
@@ -346,7 +347,7 @@ class OwnerAccounting:
         """Take owners that have ended from a GPU that is no longer in the ticks of its target; others keep it."""
         self._hold(gpu, view)
         for account in ended:
-            self._owners.leave(account, gpu.device, gpu.missed or view.tick)
+            self._owners.leave(account, gpu, gpu.missed or view.tick)
         if ended:
             gpu.assign(tuple([account for account in gpu.owners if account not in ended]))
         if not gpu.owners:

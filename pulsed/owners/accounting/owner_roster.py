@@ -197,30 +197,30 @@ class OwnerRoster:
         account.left, account.absent_ticks = None, 0
         self._absent.pop(account, None)
 
-    def pass_between(self, account: OwnerAccount, device: Device, tick: Tick) -> None:
+    def pass_between(self, account: OwnerAccount, gpu: AccountedGpu, tick: Tick) -> None:
         """Note an owner that had a GPU between two ticks, and in neither of both."""
-        on_gpu = account.on(device)
+        on_gpu = account.on(gpu.device)
         if account.first == tick.now:  # it is new
             account.now, account.elapsed, account.last_seen = account.now - account.elapsed, 0.0, account.begin
             on_gpu.held += max(self._left(account, tick) - account.now, 0.0)
             on_gpu.is_announced = True
-            self._changes.append(OwnerChange("begin", account.owner, device, account.begin))
-        self._note_absence(account, tick)
+            self._changes.append(OwnerChange("begin", account.owner, gpu.device, account.begin))
+        self._note_absence(account, gpu.target, tick)
 
-    def leave(self, account: OwnerAccount, device: Device, tick: Tick) -> None:
-        """Note that an owner lost a GPU."""
-        account.holding.discard(device.entity.key)
-        account.on(device).end(self._left(account, tick))
-        self._note_absence(account, tick)
+    def leave(self, account: OwnerAccount, gpu: AccountedGpu, tick: Tick) -> None:
+        """Note that an owner lost a GPU, in a tick of the target that delivers it or of an earlier one."""
+        account.holding.discard(gpu.device.entity.key)
+        account.on(gpu.device).end(self._left(account, tick))
+        self._note_absence(account, gpu.target, tick)
 
-    def _note_absence(self, account: OwnerAccount, tick: Tick) -> None:
+    def _note_absence(self, account: OwnerAccount, target: str, tick: Tick) -> None:
         if not account.holding:
             last_seen, now = account.last_seen, self._left(account, tick)
             now = max([now, *[gpu.left for gpu in account.gpus.values() if gpu.left is not None]])
             account.left = tick.time - (tick.now - now)
             account.advance(now, last_seen)
             account.retract(now)
-            self._absent[account] = tick.target
+            self._absent[account] = target
 
     def advance(self, tick: Tick) -> None:
         """End owners without a GPU that are not in some ticks, this one included, of the target that had them."""

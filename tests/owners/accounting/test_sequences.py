@@ -146,6 +146,27 @@ def test_an_owner_keeps_its_gpu_when_one_of_two_exporters_stops(stops: str) -> N
     assert first.ended == []
 
 
+def test_an_owner_keeps_its_gpu_for_a_time_when_an_exporter_without_labels_takes_over() -> None:
+    """Its account has a gap from the last page that named it, and it has ended after that."""
+    table, owner = GpuTable(SETTINGS), job("7", DAY)
+    first = Node(10.0, table=table)
+    second = Node(10.0, accounting=first.accounting, table=table, target="again")
+    for number in range(20):
+        for node, owners in (first, (owner,)), (second, None):
+            if number < 4 or node is second:
+                node.sees((owners, BUSY), after=10.0 * (number + 1) - node.clock)
+        assert [account.owner for account in first.accounting.running] == [owner]
+    account = first.running(owner)
+    assert durations(account) == (200.0, 200.0, 30.0)
+    assert list(first.accounting.unlisted(account)) == [GPU]
+    for _ in range(60):
+        second.sees((None, BUSY))
+    assert first.accounting.running == []
+    (account,) = first.ended
+    assert account.owner == owner
+    assert durations(account)[1:] == (40.0, 30.0)
+
+
 CRIT, OK, UNKNOWN = ("crit", "broken"), ("ok", ""), ("unknown", "")
 Interval = tuple[str, float, float | None, bool]
 
