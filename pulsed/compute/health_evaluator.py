@@ -95,6 +95,8 @@ class HealthEvaluator:
         named: list[GpuState] = []
         for state in tracked.missing:
             if (missing := self._health_of_missing(state)) is None:
+                if state.counters is not None:  # it was listed, and never had a value
+                    unlisted.append(state)
                 continue
             gpu = missing
             own_events = _events_of(events, state)

@@ -4,8 +4,8 @@ Nothing is summed per tick: the account of an owner is the increase of the GPU's
 owners did not change. A sample in which an owner got or lost the GPU counts in that owner's upper bound only. Time
 comes with the ticks.
 
-An owner ends only when a source that delivers shows its GPU without it. While the source is silent, or does not list
-the GPU, the owner keeps it, and its account has a gap.
+An owner ends when a source that delivers shows its GPU without it. While the source is silent, or does not list the
+GPU, the owner keeps it, and its account has a gap, until something else shows that the owner has ended.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _TargetView:
     """The GPUs of a target's ticks, and its newest tick; how many there were, at the last sweep, and since when.
 
     `owned` are the GPUs with owners in the newest tick, `held` those that owners keep while it does not list them, or
-    does not name their owners: `has_unnamed`.
+    does not name their owners.
     """
 
     tick: Tick
@@ -69,7 +69,6 @@ class _TargetView:
     owned: list[AccountedGpu] = field(default_factory=list)
     held: list[AccountedGpu] = field(default_factory=list)
     is_current: bool = True
-    has_unnamed: bool = False
     ticks: int = 0
     swept: int = 0
     swept_at: float = 0.0
@@ -121,7 +120,7 @@ class OwnerAccounting:
             view = self._views[tick.target] = _TargetView(tick, is_current=False)
         shown = [(row.device, row.owners, row.is_listed) for row in tick.gpus]
         passing = any(row.ownership.passing for row in tick.gpus)
-        is_due = view.has_unnamed or not view.is_current or passing
+        is_due = bool(view.held) or not view.is_current or passing
         if view.find_leaks(tick) or view.shown != shown or is_due:
             view.shown = shown
             self._update(view, tick)
@@ -255,11 +254,12 @@ class OwnerAccounting:
         for key, gpu in (view.gpus | unnamed).items():
             if key not in gpus:
                 is_kept = key in lasting or key in unnamed or not tick.lists_gpus
-                ended = tuple(filter(self._owners.is_replaced, gpu.owners)) if is_kept else gpu.owners
+                self._hold(gpu, view)
+                ended = [account for account in gpu.owners if not is_kept or self._owners.has_ended(account, tick.now)]
                 self._release(gpu, view, ended)
                 if gpu.owners:
                     held[key] = gpu
-        view.gpus, view.is_current, view.has_unnamed = gpus | held, True, bool(unnamed)
+        view.gpus, view.is_current = gpus | held, True
         view.owned, view.held = [gpu for gpu in gpus.values() if gpu.owners], list(held.values())
         if len(self._gpus) > MAX_ABSENT_GPUS + sum(len(each.gpus) for each in self._views.values()):
             self._forget_gpus()
@@ -343,7 +343,7 @@ class OwnerAccounting:
             gpu.extremes = Extremes()
         gpu.assign(owners)
 
-    def _release(self, gpu: AccountedGpu, view: _TargetView, ended: Accounts) -> None:
+    def _release(self, gpu: AccountedGpu, view: _TargetView, ended: Sequence[OwnerAccount]) -> None:
         """Take owners that have ended from a GPU that is no longer in the ticks of its target; others keep it."""
         self._hold(gpu, view)
         for account in ended:

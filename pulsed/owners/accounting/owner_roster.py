@@ -102,6 +102,15 @@ class OwnerRoster:
         """Return whether another owner with the same name is there, such as a new pod: this one has ended."""
         return self._running.get(account.owner.key) is not account
 
+    def has_ended(self, account: OwnerAccount, now: float) -> bool:
+        """Return whether an owner has ended although no tick shows its GPUs: a source lost it, another owner has its
+        name, or it left its other GPUs `UNKNOWN_SECONDS` before a moment of the clock of the ticks."""
+        if self.is_replaced(account) or self._lost_at(account) is not None:
+            return True
+        left = [part.left for part in account.gpus.values() if part.left is not None]
+        is_hidden = all(self._gpus[key].missed is not None for key in account.holding)
+        return is_hidden and bool(left) and now - max(left) >= UNKNOWN_SECONDS
+
     def restore(self, accounts: Iterable[OwnerAccount]) -> None:
         """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
         self._saved = {account.owner.key: account for account in accounts}
@@ -256,8 +265,13 @@ class OwnerRoster:
     def _left(self, account: OwnerAccount, tick: Tick) -> float:
         """Return when an owner that is not in a tick lost its GPU, in seconds of the clock of the ticks: after its last
         sample, and not after the tick."""
+        lost_at = self._lost_at(account)
+        return tick.now if lost_at is None else min(lost_at, tick.now)
+
+    def _lost_at(self, account: OwnerAccount) -> float | None:
+        """Return when a source lost an owner, if that was after its last sample; otherwise None."""
         ended = self._ended_at(account.owner)
-        return tick.now if ended is None or ended < account.now else min(ended, tick.now)
+        return None if ended is None or ended < account.now else ended
 
     def _end(self, account: OwnerAccount, time: float) -> None:
         account.end = time

@@ -10,10 +10,10 @@ import pytest
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.health import CheckState, Health, State
 from pulsed.model.owner import Owner, Owners, pod
-from pulsed.owners.accounting import SILENT_SECONDS
+from pulsed.owners.accounting import SILENT_SECONDS, OwnerAccounting
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount, OwnerEvent
 from pulsed.owners.accounting.saved_accounts import dump_account, load_account
-from tests.compute.streams import BUSY, DAY, GPU
+from tests.compute.streams import BUSY, DAY, GPU, OTHER
 from tests.owners.accounting.streams import SETTINGS, A, Node, job, seconds
 
 HOUR, YEAR = 3600.0, 365 * 86400.0
@@ -165,6 +165,39 @@ def test_an_owner_keeps_its_gpu_for_a_time_when_an_exporter_without_labels_takes
     (account,) = first.ended
     assert account.owner == owner
     assert durations(account)[1:] == (40.0, 30.0)
+
+
+def test_a_job_that_left_its_other_gpus_has_ended_on_a_lost_one() -> None:
+    """A page that names no GPU of it for a shorter time is a gap."""
+    node, owner = Node(10.0), job("7", DAY)
+    for _ in range(4):
+        node.sees(((owner,), BUSY), ((owner,), BUSY))
+    node.sees(((owner,), BUSY))
+    for _ in range(60):
+        node.sees(((), BUSY))
+        assert [account.owner for account in node.accounting.running] == [owner]
+    node.sees(((), BUSY))
+    node.sees(((), BUSY))
+    assert node.accounting.running == []
+    (account,) = node.ended
+    assert (account.end, durations(account)) == (DAY + 60.0, (60.0, 100.0, 70.0))
+
+
+def test_a_job_that_its_source_lost_has_ended_on_a_gpu_that_is_not_listed() -> None:
+    ends: dict[str, float] = {}
+    ended: list[OwnerAccount] = []
+    node = Node(10.0, accounting=OwnerAccounting(lambda owner: ends.get(owner.id), ended.append))
+    owner = job("7", DAY)
+    for _ in range(4):
+        node.sees(((), BUSY), ((owner,), BUSY))
+    for _ in range(200):
+        node.sees(((), BUSY))
+        assert [account.owner for account in node.accounting.running] == [owner]
+    ends["7"] = node.clock + 4.0
+    for _ in range(3):
+        node.sees(((), BUSY))
+    assert [account.owner for account in ended] == [owner]
+    assert ended[0].gpus[OTHER.entity.key].since is None
 
 
 CRIT, OK, UNKNOWN = ("crit", "broken"), ("ok", ""), ("unknown", "")
