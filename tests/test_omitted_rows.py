@@ -12,7 +12,7 @@ from pulsed.model.tick import Tick
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.present.api.account_documents import account_document
 from pulsed.present.api.documents import health_document
-from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser
 from tests.support.sequences.omissions import changed_by_omissions
@@ -102,6 +102,21 @@ def test_gaps_of_a_mig_instance_end_no_job_and_no_partitioning() -> None:
     (mine,) = [each for each in accounts if each["owner"]["name"] == "a2"]
     assert (mine["state"], mine["elapsed_seconds"]) == ("running", 99 * INTERVAL)
     assert 0.4 < mine["coverage"] < 0.7
+
+
+def test_series_of_a_gpu_keep_the_labels_of_its_pod_for_five_minutes() -> None:
+    daemon, settings = Daemon(), PageSettings(owner_labels=True)
+    pages = Pages(daemon.store, Telemetry(daemon.store), settings)
+    labelled = board(1, 0).replace('gpu="1"', 'gpu="1",pod="a",namespace="ml"')
+    for poll in range(3):
+        daemon.poll(board(0, poll) + labelled)
+    shown = []
+    for poll in range(3, 30):
+        daemon.poll(board(0, poll))
+        page = pages.page(daemon.now, openmetrics=False, gzip=False).decode().splitlines()
+        (line,) = [line for line in page if line.startswith("pulsed_gpu_health_severity{") and "GPU-1" in line]
+        shown.append('pod="a"' in line)
+    assert shown == [True] * 20 + [False] * 7
 
 
 @pytest.mark.parametrize("seed", range(20))

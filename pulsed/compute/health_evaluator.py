@@ -16,7 +16,7 @@ from pulsed.compute.saved_state import dumped, validated
 from pulsed.compute.target_gpus import TrackedTick, Tracker
 from pulsed.model.health import Health, HealthChange, XidEvent
 from pulsed.model.raw_tick import KernelEvent, Layout
-from pulsed.model.tick import Tick, lasting
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING
 
 FORGET_SECONDS = HISTORY_SECONDS
@@ -105,8 +105,7 @@ class HealthEvaluator:
             # A page without any GPU, or about other hosts only, is not evidence about this one.
             is_about_it = tick.lists_gpus and not self._tracker.presence.is_elsewhere(state, tick.now)
             if is_about_it or own_events or gpu.has_fallen_off_bus:
-                row = lasting(state.device, state.last_seen, self._tracker.presence.of(state, tick))
-                gpu.record_sample(state.sample(decision), row, NOTHING, node, own_events)
+                gpu.record_sample(state.sample(decision), state.row, NOTHING, node, own_events)
                 updated.append(gpu)
             unlisted.append(state)
             if gpu.reachability.is_missing or state.key in self._named:

@@ -17,7 +17,7 @@ from pulsed.model.computed_tick import ClassChange, Removal, Result, Workload
 from pulsed.model.counters import NOTHING_COUNTED
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owners
-from pulsed.model.tick import GpuRow, Presence, Tick, lasting
+from pulsed.model.tick import GpuRow, Presence, Tick
 from pulsed.model.vocabulary import NOTHING, Reading, Value
 
 
@@ -69,7 +69,7 @@ class ComputeLayer:
         missing = self.health_evaluator.evaluate(tick, tracked)
         parts = tracked.parts if tick.lists_gpus or missing else ()
         for state in (*missing, *parts):
-            state.row = lasting(state.device, state.last_seen, self._presence(state))
+            state.row.presence = self._presence(state)
         if (instances := [*tracked.states, *parts]) != self._instances:
             self._instances, self._boards = instances, _partitioned_boards(instances)
         for state in self._boards:

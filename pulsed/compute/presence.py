@@ -17,7 +17,8 @@ from pulsed.compute.mig_rollup import have_room
 from pulsed.model.computed_tick import Removal, RemovalReason
 from pulsed.model.gpu import BoardKey, Device, Entity
 from pulsed.model.host import NVIDIA_DRIVER, is_given_away
-from pulsed.model.tick import Presence, Tick
+from pulsed.model.owner import UNKNOWN_OWNERS, Ownership
+from pulsed.model.tick import GpuRow, Presence, Tick, lasting
 from pulsed.model.vocabulary import POSITION
 
 LASTING_SECONDS = 300.0
@@ -164,7 +165,7 @@ class PresenceTracker:
         """Return whether an absent GPU is watched, and no other driver has it."""
         return self._is_watched(device) and not is_given_away(self._pci_drivers.get(device.pci_bus_id, ""))
 
-    def of(self, state: GpuState, tick: Tick) -> Presence:
+    def _presence(self, state: GpuState, tick: Tick) -> Presence:
         """Return whether the driver or the PCI bus shows that a GPU that a tick does not list is lost.
 
         It is if it has no driver while another GPU has NVIDIA's.
@@ -172,6 +173,12 @@ class PresenceTracker:
         drivers = tick.pci_drivers
         is_without_driver = drivers.get(state.device.pci_bus_id) == "" and NVIDIA_DRIVER in drivers.values()
         return "lost" if state.device.entity.uuid in tick.raw.lost or is_without_driver else "unlisted"
+
+    def row_of(self, state: GpuState, tick: Tick) -> GpuRow:
+        """Return the row of a GPU that a tick does not list: its owners keep it for a time, its values are missing."""
+        is_recent = tick.now - state.missed_since < LASTING_SECONDS
+        ownership = Ownership(state.row.owners) if is_recent else UNKNOWN_OWNERS
+        return lasting(state.device, state.last_seen, self._presence(state, tick), ownership)
 
     def is_elsewhere(self, state: GpuState, now: float) -> bool:
         """Return whether a tick shows nothing of a GPU that it does not list, since all of it is about other hosts."""

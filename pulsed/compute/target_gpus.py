@@ -30,8 +30,9 @@ class TrackedTick(NamedTuple):
 
     Attributes:
         states: of the GPUs that it lists and that this target has; each has its row.
-        missing: whole GPUs that were in a tick before, are still watched, and are not in this one, not even by a part.
-        parts: MIG instances that last without being listed.
+        missing: whole GPUs that were in a tick before, are still watched, and are not in this one, not even by a part;
+            each has its row.
+        parts: MIG instances that last without being listed, and boards that are listed by their instances; likewise.
         decision: of the tick as a whole: how it relates to the previous tick of the target.
         is_answered: whether any GPU answers in this target; if none does, the target itself may be silent.
     """
@@ -114,6 +115,7 @@ class Tracker:
         tick.gpus = [state.row for state in states]
         for state in (*self.presence.missing, *self.presence.parts):
             self._advance(state, NOTHING, interval, is_new=is_new)
+            state.row = self.presence.row_of(state, tick)
         tick.removed, self.presence.removed = tuple(self.presence.removed.values()), {}
         is_answered = any(state.inputs.is_answered for state in states)
         return TrackedTick(states, self.presence.missing, self.presence.parts, decision, is_answered)

@@ -154,9 +154,9 @@ class Tick:
         return tuple([row.device for row in self.gpus])
 
 
-def lasting(device: Device, time: float, presence: Presence) -> GpuRow:
+def lasting(device: Device, time: float, presence: Presence, ownership: Ownership = UNKNOWN_OWNERS) -> GpuRow:
     """Return the row of a GPU that is not listed, and was last at a time."""
-    return GpuRow(device, NOTHING, time, presence=presence)
+    return GpuRow(device, NOTHING, time, ownership=ownership, presence=presence)
 
 
 def shown_rows(ticks: Iterable[Tick], here: str) -> Iterator[tuple[GpuKey, GpuRow]]:
