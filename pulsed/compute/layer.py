@@ -15,9 +15,9 @@ from pulsed.compute.plausibility_filter import without_unmeasured
 from pulsed.compute.target_gpus import Tracker
 from pulsed.model.computed_tick import ClassChange, Removal, Result, Workload
 from pulsed.model.counters import NOTHING_COUNTED
-from pulsed.model.gpu import Device
+from pulsed.model.gpu import Device, Presence
 from pulsed.model.owner import Owners
-from pulsed.model.tick import GpuRow, Presence, Tick
+from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import NOTHING, Reading, Value
 
 

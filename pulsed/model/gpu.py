@@ -15,6 +15,9 @@ from typing import Literal
 
 EntityKind = Literal["gpu", "mig", "vgpu"]
 
+Presence = Literal["listed", "unlisted", "lost"]
+"""Whether the source lists a GPU now, and, if not, whether something shows that it is lost."""
+
 BoardKey = tuple[str, str]
 """Identifies a board: its UUID with an empty text before it; without a UUID, and in a vGPU guest, its node comes first.
 

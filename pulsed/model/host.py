@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from pulsed.model.gpu import Presence
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.model.vocabulary import Value
 
@@ -142,9 +143,6 @@ class HostFacts(NamedTuple):
     switch_errors: tuple[KernelEvent, ...] | None = None
 
 
-ShownAs = Literal["listed", "unlisted", "lost"]
-
-
 class ShownGpu(NamedTuple):
     """A board that a source shows.
 
@@ -154,7 +152,7 @@ class ShownGpu(NamedTuple):
 
     address: str
     model: str
-    shown_as: ShownAs = "listed"
+    shown_as: Presence = "listed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pulsed.model.computed_tick import NOT_COMPUTED, ClassChange, Removal, Result
-from pulsed.model.gpu import Device, GpuKey, key_of
+from pulsed.model.gpu import Device, GpuKey, Presence, key_of
 from pulsed.model.health import HealthChange, XidEvent
 from pulsed.model.host import CpuReading
 from pulsed.model.owner import UNKNOWN_OWNERS, Owners, Ownership
@@ -37,11 +37,6 @@ class Extras(NamedTuple):
     clock_events: tuple[tuple[str, float], ...] | None = None
     nvlink_states: tuple[tuple[int, float], ...] | None = None
     nvlink_counters: LinkCounters | None = None
-
-
-Presence = Literal["listed", "unlisted", "lost"]
-"""Whether the source lists a GPU in this tick, with readings of DCGM, and, if not, whether something shows that it is
-lost."""
 
 
 @dataclass(slots=True)

@@ -22,7 +22,14 @@ from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.saved_accounts import dump_device, load_device
 from pulsed.present.api.history import History, history_head
-from pulsed.present.api.history_points import PointAxis, Points, merged_numbers, merged_states, window_points
+from pulsed.present.api.history_points import (
+    PointAxis,
+    Points,
+    merged_numbers,
+    merged_state,
+    merged_states,
+    window_points,
+)
 from pulsed.present.api.sample_fields import NO_STATE, WORDS, getter
 
 MINUTES = int(DAY / MINUTE)
@@ -97,17 +104,16 @@ class _Minute:
 
     def values(self, words: Sequence[str]) -> list[float | str | None]:
         """Return the state of each name that the minute has, then the parts of each number."""
-        states = [_state(counts, WORDS[name]) for counts, name in zip(self._states, words, strict=True)]
+        states = [
+            merged_state(_codes(counts, WORDS[name]), WORDS[name])
+            for counts, name in zip(self._states, words, strict=True)
+        ]
         return [*states, *[value for number in self._numbers for value in number.parts]]
 
 
-def _state(counts: Counter[str], declared: DerivedState) -> str | None:
-    """Return the most frequent state, of ranked states the worst; None for none."""
-    codes = {declared.states.index(state): count for state, count in counts.items() if state in declared.states}
-    if not codes:
-        return None
-    code = max(codes) if declared.ranked else min(codes, key=lambda code: (-codes[code], code))
-    return declared.states[code]
+def _codes(counts: Counter[str], declared: DerivedState) -> dict[int, int]:
+    """Return how often each state occurred, by its code."""
+    return {declared.states.index(state): count for state, count in counts.items() if state in declared.states}
 
 
 class DayMinute(NamedTuple):

@@ -136,8 +136,13 @@ def merged_states(
     """Return the most frequent state per point, of ranked states the worst; None for points without one."""
     states: list[str | None] = [None] * size
     for point, those in rows.items():
-        counts = Counter(code for row in those if (code := column[row]) != NO_STATE)
-        if counts:
-            code = max(counts) if declared.ranked else min(counts, key=lambda code: (-counts[code], code))
-            states[point] = declared.states[code]
+        states[point] = merged_state(Counter(code for row in those if (code := column[row]) != NO_STATE), declared)
     return states
+
+
+def merged_state(counts: Mapping[int, int], declared: DerivedState) -> str | None:
+    """Return the most frequent state, of ranked states the worst, by how often each code occurred; None for none."""
+    if not counts:
+        return None
+    code = max(counts) if declared.ranked else min(counts, key=lambda code: (-counts[code], code))
+    return declared.states[code]
