@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.activity import CycleRatios
@@ -24,6 +24,17 @@ from pulsed.model.gpu import Device, Entity, EntityLocation
 from pulsed.model.owner import Owners
 from pulsed.model.tick import GpuRow, lasting
 from pulsed.model.vocabulary import NOTHING, Reading
+
+
+class TargetTracker(Protocol):
+    """The target that has a GPU.
+
+    Attributes:
+        name: as of its newest tick.
+    """
+
+    name: str
+
 
 GpuStatus = Literal["new", "present", "back", "gone"]
 
@@ -80,7 +91,7 @@ class GpuState:
     started: float
     plausibility: PlausibilityFilter
     debouncer: ClassDebouncer
-    target: object | None = None
+    target: TargetTracker | None = None
     is_page_old: bool = False
     row: GpuRow = field(init=False)
     delivered: Reading = NOTHING
@@ -157,7 +168,7 @@ class GpuTable:
         self._by_key: dict[str, GpuState] = {}
         """Those absent for longest come first."""
         self._by_location: dict[EntityLocation, GpuState] = {}
-        self._saved: dict[str, tuple[object, SavedGpuState]] = {}
+        self._saved: dict[str, tuple[TargetTracker, SavedGpuState]] = {}
         """GPUs of an earlier run that their target has not shown again yet, with that target."""
 
     def __contains__(self, state: GpuState) -> bool:
@@ -179,7 +190,9 @@ class GpuTable:
                 restore(new, save(old), old.time)
                 new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
 
-    def find(self, device: Device, here: str, target: object, used_keys: Collection[str], now: float) -> GpuState:
+    def find(
+        self, device: Device, here: str, target: TargetTracker, used_keys: Collection[str], now: float
+    ) -> GpuState:
         """Return the state of a device of a tick, a new one if it is unknown.
 
         Args:
@@ -215,11 +228,11 @@ class GpuTable:
         self._add(state)
         return state
 
-    def absent(self, target: object, keys: Container[str]) -> list[GpuState]:
+    def absent(self, target: TargetTracker, keys: Container[str]) -> list[GpuState]:
         """Return the states of a target with other keys, those absent for longest first."""
         return [state for key, state in self._by_key.items() if state.target is target and key not in keys]
 
-    def release(self, target: object) -> None:
+    def release(self, target: TargetTracker) -> None:
         """Let other targets continue the GPUs of a target that is gone. Too many of them are forgotten."""
         for state in self._by_key.values():
             if state.target is target:
@@ -252,21 +265,21 @@ class GpuTable:
         """Return whether the health of an earlier run waits for a GPU."""
         return not self._saved.keys().isdisjoint((state.key, *state.other_keys))
 
-    def save(self, target: object) -> dict[str, SavedGpuState]:
+    def save(self, target: TargetTracker) -> dict[str, SavedGpuState]:
         """Return what must survive a restart of the GPUs of a target, by key."""
         waiting = {key: gpu for key, (of_target, gpu) in self._saved.items() if of_target is target}
         return waiting | {state.key: save(health) for state, health in self._healths(target)}
 
-    def latched(self, target: object) -> dict[str, int]:
+    def latched(self, target: TargetTracker) -> dict[str, int]:
         """Return by GPU a number; they change with everything that `save` returns."""
         waiting = {key: -1 for key, (of_target, _) in self._saved.items() if of_target is target}
         return waiting | {state.key: health.latched for state, health in self._healths(target)}
 
-    def restore(self, target: object, saved: Iterable[SavedGpuState], here: str) -> None:
+    def restore(self, target: TargetTracker, saved: Iterable[SavedGpuState], here: str) -> None:
         """Continue with GPUs that a target had in an earlier run when they are seen."""
         self._saved |= {keys_of(gpu.entity, here)[0]: (target, gpu) for gpu in saved}
 
-    def _healths(self, target: object) -> Iterator[tuple[GpuState, GpuHealth]]:
+    def _healths(self, target: TargetTracker) -> Iterator[tuple[GpuState, GpuHealth]]:
         for state in self._by_key.values():
             if state.target is target and state.health is not None:
                 yield state, state.health
@@ -295,7 +308,7 @@ class GpuTable:
             del self._by_location[location]
 
     def _find_at_location(
-        self, entity: Entity, here: str, target: object, used_keys: Container[str], now: float
+        self, entity: Entity, here: str, target: TargetTracker, used_keys: Container[str], now: float
     ) -> GpuState | None:
         """Return the state of a GPU whose UUID has become known only now, or is not known any more."""
         state = self._by_location.get((entity.kind, entity.node or here, *entity.location[2:])) if entity.gpu else None

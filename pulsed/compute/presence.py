@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from pulsed.compute.gpu_table import GpuState, GpuTable
+from pulsed.compute.gpu_table import GpuState, GpuTable, TargetTracker
 from pulsed.compute.mig_rollup import have_room
 from pulsed.model.computed_tick import Removal, RemovalReason
 from pulsed.model.gpu import BoardKey, Device, Entity, Presence
@@ -73,7 +73,7 @@ class PresenceTracker:
         self._parts_until = inf
         self.hosts = PageHosts()
 
-    def begin_tick(self, tick: Tick, target: object, now: float) -> bool:
+    def begin_tick(self, tick: Tick, target: TargetTracker, now: float) -> bool:
         """Remove missing GPUs that another target has taken over; return whether `update` is due although the devices
         stay the same.
 
@@ -104,7 +104,7 @@ class PresenceTracker:
         have them."""
         self._expected = (target, tuple(gpus))
 
-    def add_expected(self, tick: Tick, target: object, now: float) -> None:
+    def add_expected(self, tick: Tick, target: TargetTracker, now: float) -> None:
         """Add the GPUs of an earlier run to the first tick with GPUs, at a moment of the clock."""
         (name, gpus), self._expected = self._expected, ("", ())
         for device, last_seen in gpus if name == tick.target else ():
@@ -138,26 +138,23 @@ class PresenceTracker:
         self._keep_parts(tick, kept, present, now)
 
     def _keep_parts(self, tick: Tick, absent: Sequence[GpuState], present: Mapping[str, GpuState], now: float) -> None:
-        """Keep the MIG instances that are not listed, while nothing shows that they are gone."""
+        """Keep MIG instances that are not listed while nothing shows that they are gone, and boards of listed ones."""
         boards = {state.device.entity.board for state in (*present.values(), *self.missing)} - _whole_boards(tick)
-        listed = [state.device for state in present.values() if state.device.entity.kind == "mig"]
-        ids = {device.entity.key for device in listed}
-        kept: list[GpuState] = []
+        instances = [state.device for state in present.values() if state.device.entity.kind == "mig"]
+        ids = {device.entity.key for device in instances}
+        kept: set[GpuState] = set()
         for state in sorted(absent, key=lambda state: state.gone_at, reverse=True):  # the last one to go has precedence
             entity = state.device.entity
-            if entity.kind != "mig" or entity.board not in boards or entity.key in ids:
+            is_recent = now - state.missed_since < LASTING_SECONDS and state.counters is not None
+            if not is_recent or not self._is_watched(state.device):
                 continue
-            others = [
-                device for device in (*listed, *[one.device for one in kept]) if device.entity.board == entity.board
-            ]
-            is_recent = now - state.gone_at < LASTING_SECONDS and state.counters is not None
-            if is_recent and self._is_watched(state.device) and have_room([*others, state.device]):
-                kept.append(state)
-        kept += [
-            state
-            for state in absent
-            if state.gone_at == inf and now - state.missed_since < LASTING_SECONDS and state.counters is not None
-        ]
+            if state.gone_at == inf:
+                kept.add(state)
+            elif entity.kind == "mig" and entity.board in boards and entity.key not in ids:
+                others = [device for device in instances if device.entity.board == entity.board]
+                if have_room([*others, state.device]):
+                    instances.append(state.device)
+                    kept.add(state)
         self.parts = tuple([state for state in absent if state in kept])
         self._parts_until = min([state.missed_since + LASTING_SECONDS for state in kept], default=inf)
 

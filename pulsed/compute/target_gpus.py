@@ -101,7 +101,7 @@ class Tracker:
                 self._continue(state, row.device, interval, decision.covered)
                 continued.append(state)
             else:
-                duplicates[state.target.name if isinstance(state.target, Tracker) else ""] += 1
+                duplicates[state.target.name if state.target is not None else ""] += 1
                 if row.owners is not None:
                     state.lent = LentOwners(row.owners, now + LATE_INTERVALS * interval + ROUNDING)
                 continue
