@@ -8,8 +8,8 @@ from typing import NamedTuple
 from pulsed.compute.gpu_table import GpuState
 from pulsed.compute.layer import ComputeLayer
 from pulsed.errors import GpuNotForgettable, GpuNotFound
-from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Entity
+from pulsed.model.result import Removal
 from pulsed.model.target_store import Target, TargetStore
 
 _MAX_NAMES = 16

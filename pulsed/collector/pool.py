@@ -25,7 +25,7 @@ from pulsed.collector.this_host import (
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.config.configuration import Config
-from pulsed.model.computed_tick import Removal
+from pulsed.model.result import Removal
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.model.tick import Tick
 from pulsed.owners.attribution import Attribution

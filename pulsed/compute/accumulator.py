@@ -14,9 +14,9 @@ from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
-from pulsed.model.computed_tick import Workload
 from pulsed.model.counters import IDLE_KINDS, INTEGRALS, CounterSnapshot, Distribution
 from pulsed.model.owner import Owners
+from pulsed.model.result import Workload
 from pulsed.model.vocabulary import POSITION, WORKLOAD_CLASSES, Reading, Value
 
 MAX_WATTS = 10_000.0

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
-from pulsed.model.computed_tick import Bounds, Inputs
+from pulsed.model.result import Bounds, Inputs
 from pulsed.model.vocabulary import NOTHING, POSITION, QUANTITIES, Reading, Value
 
 Missing = Literal["bounds", "zero"]

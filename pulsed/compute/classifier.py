@@ -18,8 +18,8 @@ from pulsed.compute.activity import PERCENT_ROUNDING, media_of
 from pulsed.compute.class_table import VARIABLES, ClassRule, ClassThresholds, Condition, Profile, Variable, rules_of
 from pulsed.compute.products import PCIE_BYTES_PER_SECOND, ChipToChipLink, memory_bandwidth_of
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.computed_tick import Bounds, Inputs, Workload
 from pulsed.model.gpu import Device
+from pulsed.model.result import Bounds, Inputs, Workload
 from pulsed.model.vocabulary import CLASSES, UNKNOWN, Reading
 
 ORDERED_INPUTS: tuple[tuple[Variable, Variable], ...] = (

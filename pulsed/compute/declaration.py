@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.computed_tick import Result
+from pulsed.model.result import Result
 from pulsed.model.vocabulary import Reading, Value
 
 Alternatives = tuple[str, ...]

@@ -17,9 +17,9 @@ from pulsed.compute.real_utilization import REAL_UTILIZATION, real_utilization
 from pulsed.compute.saturation import SATURATION, TENSOR_THROUGHPUT, Saturator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import WORKLOAD
-from pulsed.model.computed_tick import Bounds, RealUtilization, Result, Saturation, Workload
 from pulsed.model.gpu import Device
 from pulsed.model.health import STATES
+from pulsed.model.result import Bounds, RealUtilization, Result, Saturation, Workload
 from pulsed.model.vocabulary import QUANTITIES, Reading
 
 

@@ -13,10 +13,10 @@ from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.mig_rollup import MigRollup, narrowed
 from pulsed.compute.plausibility_filter import without_unmeasured
 from pulsed.compute.target_gpus import Tracker
-from pulsed.model.computed_tick import ClassChange, Removal, Result, Workload
 from pulsed.model.counters import NOTHING_COUNTED
 from pulsed.model.gpu import Device, Presence
 from pulsed.model.owner import Owners
+from pulsed.model.result import ClassChange, Removal, Result, Workload
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import NOTHING, Reading, Value
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from operator import mul
 from typing import NamedTuple
 
-from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.gpu import Device
+from pulsed.model.result import Bounds, Inputs
 
 
 class Share(NamedTuple):

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from pulsed.compute.gpu_table import GpuState, GpuTable, TargetTracker
 from pulsed.compute.mig_rollup import have_room
-from pulsed.model.computed_tick import Removal, RemovalReason
 from pulsed.model.gpu import BoardKey, Device, Entity, Presence
 from pulsed.model.host import NVIDIA_DRIVER, is_given_away
 from pulsed.model.owner import UNKNOWN_OWNERS, Ownership
+from pulsed.model.result import Removal, RemovalReason
 from pulsed.model.tick import GpuRow, Tick, lasting
 from pulsed.model.vocabulary import POSITION
 

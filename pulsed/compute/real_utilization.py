@@ -11,7 +11,7 @@ from operator import attrgetter
 from pulsed.compute.activity import INPUT_QUANTITIES, PERCENT_ROUNDING
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
 from pulsed.compute.settings import ComputeSettings, Weights
-from pulsed.model.computed_tick import Bounds, Inputs, RealUtilization
+from pulsed.model.result import Bounds, Inputs, RealUtilization
 from pulsed.model.vocabulary import Reading
 
 COVERAGE_DIGITS = 12

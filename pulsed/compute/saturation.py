@@ -18,7 +18,7 @@ from typing import Final
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedResult, DerivedState, DerivedVector
 from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of, c2c_of, nvlink_of, tensor_peak_of
-from pulsed.model.computed_tick import Bounds, Result, Saturation
+from pulsed.model.result import Bounds, Result, Saturation
 from pulsed.model.vocabulary import Reading, Value
 
 NONE: Final = "none"

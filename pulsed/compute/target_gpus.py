@@ -16,8 +16,8 @@ from typing import NamedTuple
 from pulsed.compute.gpu_table import GpuState, GpuTable, LentOwners
 from pulsed.compute.presence import PresenceTracker
 from pulsed.compute.sample import FIRST, GAP_INTERVALS, ROUNDING, Moment, SampleClock, SampleDecision
-from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import BoardKey, Device
+from pulsed.model.result import Removal
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import NOTHING, Reading
 

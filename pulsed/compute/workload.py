@@ -14,7 +14,7 @@ from pulsed.compute.class_table import BOTTLENECKS, VARIABLES, Profile, Variable
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.computed_tick import NOT_HELD, USES, HeldWorkload, Workload
+from pulsed.model.result import NOT_HELD, USES, HeldWorkload, Workload
 from pulsed.model.vocabulary import UNKNOWN, WORKLOAD_CLASSES
 
 BOTTLENECK_STATES = (*BOTTLENECKS, UNKNOWN)

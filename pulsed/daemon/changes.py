@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pulsed.daemon.feature import Feature, FeatureParts
-from pulsed.model.computed_tick import Removal
 from pulsed.model.health import SEVERITY, HealthChange, NodeHealth, State
+from pulsed.model.result import Removal
 from pulsed.model.tick import Tick
 from pulsed.owners.findings import FindingChange
 from pulsed.present.api.event_documents import Change, removal_change

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from prometheus_client.metrics_core import Metric
 
 from pulsed.config.configuration import Config
-from pulsed.model.computed_tick import Removal
+from pulsed.model.result import Removal
 from pulsed.model.target_store import TargetStore
 from pulsed.model.tick import Tick
 from pulsed.owners.attribution import Attribution

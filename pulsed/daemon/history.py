@@ -17,7 +17,7 @@ from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon.state_file import WriteStatus
 from pulsed.durations import DAY, MINUTE
 from pulsed.json_text import json_bytes
-from pulsed.model.computed_tick import Removal
+from pulsed.model.result import Removal
 from pulsed.model.tick import Tick
 from pulsed.present.api.day_history import DayHistory, DayMinute
 from pulsed.present.api.history import History

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsed.model.computed_tick import NOT_COMPUTED, ClassChange, Removal, Result
 from pulsed.model.gpu import Device, GpuKey, Presence, key_of
 from pulsed.model.health import HealthChange, XidEvent
 from pulsed.model.host import CpuReading
 from pulsed.model.owner import UNKNOWN_OWNERS, Owners, Ownership
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, KernelEvent, Layout, RawTick, RawValue
+from pulsed.model.result import NOT_COMPUTED, ClassChange, Removal, Result
 from pulsed.model.vocabulary import NOTHING, Reading
 
 LinkCounters = tuple[tuple[int, tuple[tuple[str, float], ...]], ...]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pulsed.compute import derived_results as derive
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.computed_tick import Result
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.result import Result
 from pulsed.model.vocabulary import Reading
 from tests.support.examples import examples
 

@@ -8,9 +8,9 @@ from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.target_gpus import TrackedTick, Tracker
-from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import Layout, RawTick
+from pulsed.model.result import Removal
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.support.ticks import tick_of

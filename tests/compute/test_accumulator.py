@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.accumulator import MAX_WATTS, Accumulator
-from pulsed.model.computed_tick import Workload
 from pulsed.model.counters import COUNTER_POSITION, COUNTERS, IDLE_KINDS, NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.owner import Owner, Owners, pod
+from pulsed.model.result import Workload
 from pulsed.model.vocabulary import NOTHING, WORKLOAD_CLASSES, Reading
 from tests.compute.readings import many
 

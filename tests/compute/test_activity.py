@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.activity import CycleRatios, bounds_of, zero_filled
-from pulsed.model.computed_tick import Bounds, Inputs
+from pulsed.model.result import Bounds, Inputs
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import arbitrary, consistent, hidden, hide, many
 

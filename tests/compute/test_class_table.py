@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from pulsed.compute.class_table import BOTTLENECKS, RULES, VARIABLES, ClassThresholds, rules_of
-from pulsed.model.computed_tick import Inputs
+from pulsed.model.result import Inputs
 from pulsed.model.vocabulary import CLASSES
 
 

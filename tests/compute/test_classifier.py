@@ -15,8 +15,8 @@ from pulsed.compute.class_table import DEFAULT_THRESHOLDS, RULES, VARIABLES, Cla
 from pulsed.compute.classifier import Classifier, traffic
 from pulsed.compute.products import c2c_of
 from pulsed.compute.settings import PRESETS, ComputeSettings, RealUtilizationSettings, Weights, WorkloadSettings
-from pulsed.model.computed_tick import Bounds, Inputs, Workload
 from pulsed.model.gpu import Device
+from pulsed.model.result import Bounds, Inputs, Workload
 from pulsed.model.vocabulary import CLASSES, NOTHING, UNKNOWN, Reading, Value
 from tests.compute.readings import (
     C2C,

@@ -8,8 +8,8 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.plausibility_rules import ACTIVITY, RATES
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
-from pulsed.model.computed_tick import Result
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.result import Result
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import WORKLOAD_CLASSES
 from pulsed.reader.exposition.parser import PageParser

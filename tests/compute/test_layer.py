@@ -14,10 +14,10 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.presence import KEPT
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.compute.target_gpus import Tracker
-from pulsed.model.computed_tick import ClassChange
 from pulsed.model.counters import IDLE_KINDS
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Ownership, pod
+from pulsed.model.result import ClassChange
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, WORKLOAD_CLASSES, Reading
 from tests.compute.readings import arbitrary, many, result_of

@@ -8,8 +8,8 @@ import pytest
 
 from pulsed.compute.peaks import RESOURCES
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
-from pulsed.model.computed_tick import Result
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.result import Result
 from pulsed.model.vocabulary import Reading
 from tests.compute.readings import result_of
 from tools.class_docs import DIFFERENCES

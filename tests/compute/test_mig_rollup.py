@@ -11,8 +11,8 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.mig_rollup import UNKNOWN_PROFILE, MigRollup, Share, narrowed, shares_of
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.computed_tick import Bounds, Inputs, Result
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.result import Bounds, Inputs, Result
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING
 from pulsed.translate.translator import Translator

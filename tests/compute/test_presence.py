@@ -11,8 +11,8 @@ from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.presence import KEPT, ExpectedGpu, PageHosts
 from pulsed.compute.target_gpus import Tracker
-from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.result import Removal
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.streams import DAY, GPU, OTHER, PART, WITHOUT_UUID, TrackedTarget, sample

@@ -8,7 +8,7 @@ from pulsed.compute.real_utilization import SETTLED
 from pulsed.compute.settings import PRESETS, ComputeSettings, Preset, RealUtilizationSettings, Weights
 from pulsed.config.configuration import load
 from pulsed.errors import ConfigError
-from pulsed.model.computed_tick import RealUtilization
+from pulsed.model.result import RealUtilization
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import INPUTS, arbitrary, consistent, hidden, hide, many, result_of
 

@@ -11,7 +11,7 @@ from pulsed.compute.peaks import LINKS, RESOURCES, peaks_by_architecture
 from pulsed.compute.products import c2c_of, nvlink_of
 from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, SATURATION, UNKNOWN, Saturator, pcie_peak
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.computed_tick import Saturation
+from pulsed.model.result import Saturation
 from pulsed.model.vocabulary import Reading
 from tests.compute.readings import C2C, INPUTS, at_most, consistent, hide, many, rates
 

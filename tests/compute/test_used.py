@@ -17,10 +17,10 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.products import PCIE_BYTES_PER_SECOND, memory_bandwidth_of
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
-from pulsed.model.computed_tick import Workload
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, Ownership
 from pulsed.model.raw_tick import DECIMALS, Layout
+from pulsed.model.result import Workload
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import CLASSES, POSITION, Reading
 from pulsed.reader.exposition.parser import PageParser, decimals_of

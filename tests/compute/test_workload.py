@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.compute.workload import ClassDebouncer
-from pulsed.model.computed_tick import NOT_HELD, HeldWorkload, Workload
+from pulsed.model.result import NOT_HELD, HeldWorkload, Workload
 
 IDLE = Workload("idle", "idle")
 BUSY = Workload("compute_heavy", "compute")

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pulsed.compute.peaks import RESOURCES
-from pulsed.model.computed_tick import HeldWorkload, RealUtilization, Result, Saturation, Workload
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health, XidLast
 from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
+from pulsed.model.result import HeldWorkload, RealUtilization, Result, Saturation, Workload
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading

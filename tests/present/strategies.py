@@ -6,10 +6,10 @@ from math import inf, nan
 
 from hypothesis import strategies as st
 
-from pulsed.model.computed_tick import HeldWorkload, RealUtilization, Result, Workload
 from pulsed.model.counters import COUNTERS, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import NOT_EVALUATED
+from pulsed.model.result import HeldWorkload, RealUtilization, Result, Workload
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import NOTHING, QUANTITIES
 from tests.present.boards import COUNTED, NOT_SATURATED, SATURATED, SICK, Gpu, tick

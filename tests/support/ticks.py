@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pulsed.model.computed_tick import NOT_COMPUTED, Result
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owners, Ownership, OwnerUses
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.result import NOT_COMPUTED, Result
 from pulsed.model.tick import Extras, GpuRow, Tick
 from pulsed.model.vocabulary import Reading
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from pulsed.model.computed_tick import Result
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner, Owners
+from pulsed.model.result import Result
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.account import LEAKED, RAISED, Accounts, OwnerAccount, OwnerEvent

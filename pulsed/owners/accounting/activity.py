@@ -16,7 +16,7 @@ from typing import Any
 
 from pulsed.compute.activity import media_of
 from pulsed.compute.saturation import mfu_ratio
-from pulsed.model.computed_tick import Result
+from pulsed.model.result import Result
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
 MEASURED = ("sm_active_ratio", "sm_occupancy_ratio", "tensor_active_ratio", "dram_active_ratio", "power_watts")

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pulsed.compute.health.xids import advice, xid_of
 from pulsed.json_text import json_bytes, rfc3339
-from pulsed.model.computed_tick import Removal, Result
 from pulsed.model.gpu import Device
+from pulsed.model.result import Removal, Result
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.owner_roster import OwnerChange

@@ -13,8 +13,8 @@ from itertools import groupby
 from pydantic import Field
 
 from pulsed.json_text import rfc3339
-from pulsed.model.computed_tick import Result
 from pulsed.model.gpu import PLATFORM, Device, Entity, names_of
+from pulsed.model.result import Result
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Value

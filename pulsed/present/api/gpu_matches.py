@@ -15,10 +15,10 @@ from pydantic import BeforeValidator, Field, create_model
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES, ordered
 from pulsed.compute.health.summary import unobserved
-from pulsed.model.computed_tick import Result
 from pulsed.model.gpu import Device, board_names, names_of, node_of
 from pulsed.model.health import Health
 from pulsed.model.owner import Owner, Owners
+from pulsed.model.result import Result
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.tick import GpuRow, shown_rows
 from pulsed.model.vocabulary import Reading

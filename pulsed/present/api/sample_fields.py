@@ -13,7 +13,7 @@ from typing import Any
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.errors import UsageError, did_you_mean
-from pulsed.model.computed_tick import Result
+from pulsed.model.result import Result
 from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value
 
 Number = Callable[[Reading, Result], Value]

@@ -16,8 +16,8 @@ from typing import NamedTuple, TextIO
 
 from pulsed.compute.real_utilization import SETTLED
 from pulsed.compute.settings import Weights
-from pulsed.model.computed_tick import Result
 from pulsed.model.gpu import DEMO_MARK, Entity
+from pulsed.model.result import Result
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.present.csv.pulsed_csv import choose

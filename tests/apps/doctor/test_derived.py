@@ -12,8 +12,8 @@ from pulsed.compute.class_table import VARIABLES
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import PRESETS, ComputeSettings, RealUtilizationSettings, Weights, WorkloadSettings
 from pulsed.compute.workload import MEASURED_BY
-from pulsed.model.computed_tick import Result
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.result import Result
 from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading
 
 GPU = Device(Entity("gpu", "0"))

@@ -8,8 +8,8 @@ from math import inf, nan
 import pytest
 
 from pulsed.json_text import rfc3339, rfc3339_or_none
-from pulsed.model.computed_tick import HeldWorkload, RealUtilization
 from pulsed.model.health import CheckState, Health, XidLast
+from pulsed.model.result import HeldWorkload, RealUtilization
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from tests.present.api.client import application, ask

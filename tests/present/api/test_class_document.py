@@ -13,7 +13,7 @@ from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings, WorkloadSettings
 from pulsed.compute.workload import MEASURED_BY
-from pulsed.model.computed_tick import Bounds, Inputs
+from pulsed.model.result import Bounds, Inputs
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.present.api.gpu_matches import Match
 from pulsed.present.api.routes.gpus import ClassReasonShape, class_document

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pulsed.model.computed_tick import ClassChange
 from pulsed.model.health import HealthChange
+from pulsed.model.result import ClassChange
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.event_documents import KINDS, Change

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pulsed.model.computed_tick import HeldWorkload
 from pulsed.model.health import Health
+from pulsed.model.result import HeldWorkload
 from pulsed.model.tick import Tick
 from pulsed.present.api.day_history import DayHistory, write_points
 from pulsed.present.api.history import History

@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pulsed.model.computed_tick import ClassChange
 from pulsed.model.health import HealthChange, XidEvent
+from pulsed.model.result import ClassChange
 from pulsed.present.api.event_documents import CHANGE_KINDS, Change
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.kept_events import RecentChanges

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pulsed.model.computed_tick import HeldWorkload, RealUtilization, Result, Saturation, Workload
 from pulsed.model.health import Health
 from pulsed.model.owner import Owner
+from pulsed.model.result import HeldWorkload, RealUtilization, Result, Saturation, Workload
 from pulsed.model.vocabulary import Reading
 from pulsed.present.terminal.model import SUMMARY_FIELDS, Answers, Gpu, Model, model_of
 from tests.present.api.test_application import Known

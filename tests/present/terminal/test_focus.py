@@ -10,7 +10,7 @@ import pytest
 
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import DEFAULT_SETTINGS
-from pulsed.model.computed_tick import HeldWorkload
+from pulsed.model.result import HeldWorkload
 from pulsed.present.api.gpu_matches import Match
 from pulsed.present.api.routes.gpus import class_document
 from pulsed.present.terminal.focus import class_reasons

@@ -1,4 +1,4 @@
-"""The output of compute: one tick with the results of every GPU; and one GPU of a tick, the input of every output."""
+"""What compute finds out about one GPU of a tick, and what it reports: the input of every output."""
 
 from __future__ import annotations
 
