@@ -68,8 +68,7 @@ def test_pulsed_takes_its_environment_and_is_locked_up(profile: str) -> None:
     build = service["build"]
     assert (Path(build["context"]) / build["dockerfile"]).is_file()
     if profile == "gpu":
-        (target,) = config.source.exporter.targets
-        assert re.fullmatch(r"http://dcgm-exporter:9400/metrics", str(target))
+        assert [target.url for target in config.source.exporter.targets] == ["http://dcgm-exporter:9400/metrics"]
 
 
 @pytest.mark.parametrize("profile", PULSED)

@@ -422,7 +422,7 @@ def test_the_schema_knows_every_value() -> None:
 
 
 def removed_values() -> dict[str, str]:
-    found: dict[str, str] = yaml.safe_load((CHART / "files/removed_values.yaml").read_text())
+    found: dict[str, str] = yaml.safe_load((CHART / "removed_values.yaml").read_text())
     return found
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, Route, expect
 
@@ -22,7 +24,8 @@ def test_the_page_of_a_job_is_one_click_away(browser: Browser, demo: Daemon) -> 
         page.locator(".tile").first.get_by_role("link", name="job 4711").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Job 4711")
         expect(page.locator(".badge", has_text="running")).to_be_visible()
-        expect(page.locator(".verdict .big")).to_have_text(re.compile(r"^\d+ % of what the GPUs can do$"))
+        expect(page.locator(".verdict .big")).to_contain_text(re.compile(r"\.$"))
+        expect(page.locator(".verdict .work")).to_have_text(re.compile(r"^\d+ % of what the GPUs can do$"))
         expect(page.locator(".line-toggle")).to_have_text(["GPU 0", "GPU 4", "GPU 7", "mean"])
         expect(page.locator(".charts .chart h3")).to_have_text(
             ["Real utilization", "SM", "Tensor", "DRAM", "Power", "Memory in use"]
@@ -47,20 +50,29 @@ def test_the_page_of_a_job_that_ended_before_a_restart(browser: Browser, tmp_pat
     state.mkdir()
     flags = (*EXPORTER, "--set", f"source.exporter.targets=[{file}]", "--set", f"state_dir={state}")
 
-    def job(id: str) -> str:
-        return exporter_text(*(Row(gpu, FULL, {"hpc_job": id}) for gpu in range(2)))
+    watts = count(600)
 
-    file.write_text(job("4711"))
+    def write(job: str) -> None:
+        """Write a page whose values have changed, as those of a working GPU."""
+        values = {**FULL, "DCGM_FI_DEV_POWER_USAGE": next(watts)}
+        file.write_text(exporter_text(*(Row(gpu, values, {"hpc_job": job}) for gpu in range(2))))
+
+    def account(job: str) -> Any:
+        """Return the account of 4711 while the page has a job."""
+        write(job)
+        return json.loads(daemon.get("/jobs/4711").text)
+
+    write("4711")
     with serving(tmp_path, *flags) as daemon:
-        until(lambda: json.loads(daemon.get("/jobs/4711").text).get("elapsed_seconds", 0.0) >= 3.0)
-        file.write_text(job("4712"))
-        until(lambda: json.loads(daemon.get("/jobs/4711").text)["end"] is not None)
+        until(lambda: account("4711").get("total", {}).get("gpu_seconds", 0.0) >= 3.0)
+        until(lambda: account("4712")["end"] is not None)
         daemon.stop()
     with serving(tmp_path, *flags) as daemon, tab(browser, url(daemon)) as opened:
         page = opened.open("#/job/4711")
         expect(page.get_by_role("heading", level=1)).to_have_text("Job 4711")
         expect(page.locator(".badge", has_text="ended")).to_be_visible()
-        expect(page.locator(".verdict .big")).to_have_text("59 % of what the GPUs can do")
+        expect(page.locator(".verdict .big")).to_have_text("Too little was observed for a verdict.")
+        expect(page.locator(".verdict .work")).to_have_text("59 % of what the GPUs can do")
         expect(page.locator(".charts-section > .muted")).to_contain_text("No history of that time")
         expect(page.locator("table.job-gpus tbody tr")).to_have_count(2)
         assert opened.violations() == []

@@ -92,13 +92,13 @@ export class JobView {
     const ratio = meanOf(job, "real_utilization_ratio");
     const bar = new Bar({ label: "Real work" });
     bar.draw({ ratio, bottleneck: "compute" });
-    const [first] = job.report.facts;
-    const work = first?.[0] === "Real work" ? first[1] : `${percent(ratio)}`;
+    const facts = new Map(job.report.facts);
     return h(
       "section",
       { class: "panel verdict" },
       h("h2", {}, "Verdict"),
-      h("p", { class: "big" }, work),
+      h("p", { class: "big" }, facts.get("Verdict")),
+      h("p", { class: "work" }, facts.get("Real work")),
       bar.element,
       h("h3", {}, "What to do"),
       job.advice.length ? adviceList(job.advice) : h("p", {}, job.report.advice.join(" ")),
@@ -140,7 +140,7 @@ export class JobView {
 
   facts() {
     const { report } = this.job;
-    const shown = report.facts.filter(([title]) => title !== "Real work" && title !== "Life");
+    const shown = report.facts.filter(([title]) => !["Verdict", "Real work", "Life"].includes(title));
     const notJudged = report.unknown.length ? panel("Not known", h("ul", {}, report.unknown.map((text) => h("li", {}, text)))) : null;
     return h(
       "div",
