@@ -42,6 +42,7 @@ from pulsed.reader.dcgmi.discovery import (
     is_outdated,
     merged_layout,
 )
+from pulsed.reader.dcgmi.partial_profiling import PartialProfiling
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
 from pulsed.reader.source import Source, SourceRequest
@@ -112,10 +113,14 @@ class DcgmiSource(Source):
             sleep,
             self._log_lost,
         )
-        self._random = random
-        self._by_gpu: SlowWatch | None = None
-        self._search: asyncio.Task[None] | None = None
-        self._others: tuple[Layout | None, Layout | None, Layout | None] = (None, None, None)
+        self._partial = PartialProfiling(
+            self.interval,
+            self._patience,
+            lambda fields, gpus: self._make(fields, self.interval, self._selection_of(gpus)),
+            lambda: Backoff(settings.first_pause, settings.longest_pause, random),
+            sleep,
+            self._log_lost,
+        )
         self._stream: DmonStream | None = None
         self._began = 0.0
         self._topology = NOTHING_KNOWN
@@ -143,7 +148,7 @@ class DcgmiSource(Source):
     def lost(self) -> Mapping[str, tuple[int, ...]]:
         """Requested fields that are unavailable now, by the reason of their error."""
         lost = dict(self._watch.lost)
-        if self._by_gpu is not None:
+        if self._partial.is_found:
             lost.pop(ProfilingUnavailable.reason, None)
         for reason, fields in self._slow_watch.lost.items():
             lost[reason] = (*lost.get(reason, ()), *fields)
@@ -244,38 +249,8 @@ class DcgmiSource(Source):
         gpus = [id_ for entity, id_ in self._topology.labels if entity == "GPU"]
         refused = self._watch.lost.get(ProfilingUnavailable.reason, ())
         if len(gpus) > 1 and any(map(is_profiling, refused)) and not self._settings.entities:
-            self._search = asyncio.create_task(self._find_profiling(gpus, refused), name="dcgmi: profiling")
+            self._partial.search(gpus, refused)
         return arrival
-
-    async def _find_profiling(self, gpus: Sequence[str], fields: Sequence[int]) -> None:
-        """Read the profiling fields from the GPUs that have them: one without them makes the engine refuse all."""
-        able = []
-        for gpu in gpus:
-            watch = Watch(fields)
-            try:
-                stream, _ = await open_stream(watch, self._maker(self.interval, [gpu]), self._patience, self._sleep)
-            except SourceError as error:
-                log.debug("a GPU without profiling fields", extra={"gpu": gpu, "error": str(error)})
-            else:
-                await stream.end_now()
-                able.append(gpu)
-        if able:
-            log.info("profiling fields are read from some GPUs only", extra={"gpus": " ".join(able)})
-            self._by_gpu = SlowWatch(
-                Watch(fields),
-                self.interval,
-                self._patience,
-                self._maker(self.interval, able),
-                Backoff(self._settings.first_pause, self._settings.longest_pause, self._random),
-                self._sleep,
-                self._log_lost,
-            )
-            self._by_gpu.start()
-
-    def _maker(self, interval: float, gpus: Sequence[str]) -> Callable[[Sequence[int]], DmonStream]:
-        """Return what starts streams of these GPUs, and of their MIG instances if these are watched."""
-        parts = [f"{gpu}/*" for gpu in gpus] if self._selection() else []
-        return lambda fields: self._make(fields, interval, ",".join((*gpus, *parts)))
 
     async def _identify(self) -> Topology:
         """Return the identity of the GPUs before the first tick; empty if dcgmi fails.
@@ -327,6 +302,10 @@ class DcgmiSource(Source):
             return self._settings.entities
         return _ALL_WITH_INSTANCES if self._watches_instances and self._topology.has_instances else ""
 
+    def _selection_of(self, gpus: Sequence[str]) -> str:
+        """Return the selection of some GPUs, and of their MIG instances if these are watched."""
+        return ",".join((*gpus, *[f"{gpu}/*" for gpu in gpus if self._selection()]))
+
     def _tick(self, arrival: RawTick) -> RawTick:
         slow_layout, slow_values = self._latest(arrival.clock)
         parts = arrival.layout, slow_layout, self._topology
@@ -354,14 +333,10 @@ class DcgmiSource(Source):
     def _latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue]]:
         """Return the newest values of the other streams, with their layout."""
         slow, slow_values = self._slow.latest(now)
-        if self._by_gpu is None:
-            return slow, slow_values
-        profiling, values = self._by_gpu.latest(now)
+        profiling, values = self._partial.latest(now)
         if slow is None or profiling is None:
             return slow or profiling, [*values, *slow_values]
-        if self._others[0] is not profiling or self._others[1] is not slow:
-            self._others = profiling, slow, replace(slow, series=(*profiling.series, *slow.series))
-        return self._others[2], [*values, *slow_values]
+        return replace(slow, series=(*profiling.series, *slow.series)), [*values, *slow_values]
 
     def _without_gone(self, layout: Layout, slow: Layout | None) -> Layout | None:
         """Return the slow layout without GPUs that the fast stream listed before and no longer does.
@@ -434,15 +409,8 @@ class DcgmiSource(Source):
         if upkeep is not None:
             upkeep.cancel()
             await asyncio.wait({upkeep})
-        search, self._search = self._search, None
-        if search is not None:
-            search.cancel()
-            await asyncio.wait({search})
         stream, self._stream = self._stream, None
-        ends = [self._slow.stop()]
-        by_gpu, self._by_gpu = self._by_gpu, None
-        if by_gpu is not None:
-            ends.append(by_gpu.stop())
+        ends = [self._slow.stop(), self._partial.stop()]
         if stream is not None:
             ends.append(stream.end() if in_order else stream.end_now())
         await asyncio.gather(*ends)
