@@ -81,6 +81,7 @@ class PodMetadata:
     Attributes:
         labels: those that are kept.
         controller: None of a bare pod.
+        allocated: part of each of its GPUs that a scheduler of fractions gave it, above 0 to 1; None if there is none.
     """
 
     namespace: str
@@ -88,6 +89,7 @@ class PodMetadata:
     uid: str
     labels: Mapping[str, str]
     controller: Controller | None
+    allocated: float | None = None
 
 
 def pod_metadata(item: JsonObject, keeps_label: Callable[[str], bool]) -> PodMetadata:
@@ -103,7 +105,21 @@ def pod_metadata(item: JsonObject, keeps_label: Callable[[str], bool]) -> PodMet
         uid=text(metadata.get("uid")),
         labels={name: value for name, value in labels_of(item).items() if keeps_label(name)},
         controller=controller_of(item),
+        allocated=allocated_part(mapping(metadata.get("annotations"))),
     )
+
+
+_HAMI_DEVICE = re.compile(r"[^,:;]+,[^,:;]*,\d+,(\d+)")
+"""UUID, type, MiB of memory, percent of the cores; 0: no limit."""
+
+
+def allocated_part(annotations: JsonObject) -> float | None:
+    """Return the part of a GPU in the annotations of KAI's or HAMi's scheduler, above 0 to 1; None without any."""
+    fraction = text(annotations.get("gpu-fraction"))
+    if re.fullmatch(r"0?\.\d{1,9}|1(\.0+)?", fraction) and float(fraction) > 0.0:
+        return float(fraction)
+    cores = [int(each) for each in _HAMI_DEVICE.findall(text(annotations.get("hami.io/vgpu-devices-allocated")))]
+    return min(sum(cores) / len(cores) / 100.0, 1.0) if cores and 0 not in cores else None
 
 
 def labels_of(item: JsonObject) -> Labels:

@@ -211,6 +211,11 @@ def device_key(name: str) -> str | None:
     return name if _UUID.fullmatch(name) else None
 
 
+def is_replica(name: str) -> bool:
+    """Return whether a name is that of a device that is advertised several times."""
+    return _REPLICA.search(name) is not None
+
+
 def profile_key(board: str, profile: str) -> str:
     """Return the key of the only instance of a MIG profile on a board.
 

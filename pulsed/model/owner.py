@@ -39,6 +39,7 @@ class Owner:
         namespace: of a pod, as is `container`; empty without one.
         workload: what controls the pod, such as a Deployment's name; `workload_kind` is its kind.
         labels: of the pod, or other properties, as pairs.
+        allocated: part of this device that the scheduler gave it, above 0 to 1, as by shards; None if it is not known.
     """
 
     kind: OwnerKind
@@ -56,6 +57,7 @@ class Owner:
     workload: str = ""
     workload_kind: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+    allocated: float | None = None
 
     def __post_init__(self) -> None:
         for name in _TEXTS:

@@ -1,10 +1,10 @@
-"""Label selectors, held against those of the fake API server, too."""
+"""Label selectors, held against those of the fake API server, and annotations of pods."""
 
 from __future__ import annotations
 
 import pytest
 
-from pulsed.kubernetes.objects import parse_selector
+from pulsed.kubernetes.objects import parse_selector, pod_metadata
 from tests.support.kubernetes.fake_api_server import pod, selector
 
 LABELS = {"app": "web", "tier": "a", "empty": "", "example.org/part-of": "x.y_z"}
@@ -47,3 +47,24 @@ def test_selectors(text: str, matches: bool) -> None:
 def test_what_is_not_a_selector(text: str) -> None:
     with pytest.raises(ValueError, match="is not a label selector"):
         parse_selector(text)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "part"),
+    [
+        ({}, None),
+        ({"gpu-fraction": "0.5"}, 0.5),
+        ({"gpu-fraction": "1"}, 1.0),
+        ({"gpu-fraction": "2"}, None),
+        ({"gpu-fraction": "half"}, None),
+        ({"hami.io/vgpu-devices-allocated": "GPU-aa,NVIDIA,3000,30:;"}, 0.3),
+        ({"hami.io/vgpu-devices-allocated": "GPU-aa,NVIDIA,3000,30:GPU-bb,NVIDIA,3000,50:;"}, 0.4),
+        ({"hami.io/vgpu-devices-allocated": "GPU-aa,NVIDIA,3000,0:;"}, None),
+    ],
+)
+def test_the_part_of_a_gpu_that_a_scheduler_of_fractions_gave_a_pod(
+    annotations: dict[str, str], part: float | None
+) -> None:
+    """KAI's `gpu-fraction`, and HAMi's percent of the cores; 0 is no limit."""
+    metadata = {"name": "a", "namespace": "b", "uid": "c", "annotations": annotations}
+    assert pod_metadata({"metadata": metadata}, lambda name: False).allocated == part

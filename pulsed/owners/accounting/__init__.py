@@ -183,7 +183,7 @@ class OwnerAccounting:
                     memory = use.memory_bytes
                     if memory is None and reading.memory_used_bytes is not None:
                         memory = reading.memory_used_bytes * len(gpu.keys_of(account)) / sharers
-                    yield OwnedGpu(account, gpu.device, reading, result, sharers, use.share, memory, tick)
+                    yield OwnedGpu(account, gpu.device, reading, result, sharers, use.part.share, memory, tick)
 
     def unlisted(self, account: OwnerAccount) -> Iterator[Device]:
         """Yield the GPUs that an owner has kept since their target has not listed them."""

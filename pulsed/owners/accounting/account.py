@@ -92,6 +92,7 @@ class GpuAccount:
         shared: counters of the whole GPU over the time in which others had it, too.
         share: its share of these: by its activity where that is measured, otherwise an equal one.
         boundary: counters over the samples in which it got or lost the GPU, which are in no sum.
+        allocated: counters times the part of the GPU that the scheduler gave it, over the time in which that is known.
         sharers: most owners at a time.
         memory_bytes: size of its device memory.
         bridged_joules: energy, by the GPU's own counter, of the time in which pulsed did not run.
@@ -111,6 +112,7 @@ class GpuAccount:
     shared: CounterVector = EMPTY
     share: CounterVector = EMPTY
     boundary: CounterVector = EMPTY
+    allocated: CounterVector = EMPTY
     sharers: int = 1
     memory_bytes: Value = None
     extremes: Extremes = field(default_factory=Extremes)
@@ -144,6 +146,16 @@ class GpuAccount:
         counted = total(self.estimate, "class_energy_joules")
         return counted if counted is None and not self.bridged_joules else (counted or 0.0) + self.bridged_joules
 
+    @property
+    def allocated_seconds(self) -> Value:
+        """Observed time by the part of the GPU that was allocated to the owner; None if that was never known."""
+        return None if self.allocated is EMPTY else observed(self.allocated)
+
+    @property
+    def allocated_joules(self) -> Value:
+        """Energy by the same part; None if one of both was never known."""
+        return total(self.allocated, "class_energy_joules")
+
     def held_seconds(self, now: float) -> float:
         """Return how long the owner has had it, at a moment of the clock of the ticks."""
         return self.held + (max(now - self.since, 0.0) if self.since is not None else 0.0)
@@ -171,6 +183,11 @@ class GpuAccount:
             self.shared = added(self.shared, counters)
             self.share = added(self.share, scaled(counters, share))
             self.sharers = max(self.sharers, sharers)
+
+    def charge_allocation(self, counters: CounterVector, allocated: Value) -> None:
+        """Add counters of the GPU over a time in which this part of it, 0..1, was allocated to the owner."""
+        if allocated is not None:
+            self.allocated = added(self.allocated, scaled(counters, allocated))
 
     def add_violations(self, increases: tuple[Value, ...]) -> None:
         """Add increases of `VIOLATIONS`."""

@@ -26,20 +26,32 @@ CHANGES_TO_SETTLE = 2
 """The values of a page that was read with new owners are of a time before, and so is a part of the next ones."""
 
 
+class GpuPart(NamedTuple):
+    """The part of a GPU that is an account's.
+
+    Attributes:
+        share: of the activity, 0..1; those of all accounts add up to 1.
+        allocated: by the scheduler, 0..1; None if it is not known.
+    """
+
+    share: float
+    allocated: Value = None
+
+
 class Use(NamedTuple):
-    """What one owner uses of a GPU: device memory, and its share of the activity; all shares add up to 1."""
+    """What one account uses of a GPU: device memory, and its part."""
 
     memory_bytes: Value
-    share: float
+    part: GpuPart
 
 
 @dataclass(slots=True, eq=False)
 class AccountedGpu:
-    """A GPU, and the segment of time since its owners, or their shares, changed.
+    """A GPU, and the segment of time since its owners, or their parts, changed.
 
     Attributes:
         row: in the newest tick that lists it.
-        shares: of each of them, 0..1; they add up to 1.
+        parts: of each of them.
         base: its counters at the start of the segment; None before the first.
         last: its counters and reading in the newest sample of the segment.
         violations: the GPU's own counters of `VIOLATIONS` at the start of the segment.
@@ -58,7 +70,7 @@ class AccountedGpu:
     target: str
     row: GpuRow
     owners: Accounts = ()
-    shares: tuple[float, ...] = ()
+    parts: tuple[GpuPart, ...] = ()
     base: CounterSnapshot | None = None
     last: tuple[CounterSnapshot, Reading] | None = None
     violations: tuple[Value, ...] = ()
@@ -77,7 +89,7 @@ class AccountedGpu:
 
     def assign(self, owners: Accounts) -> None:
         """Set the owners of the segment, with equal shares."""
-        self.owners, self.shares = owners, (1.0 / len(owners),) * len(owners) if owners else ()
+        self.owners, self.parts = owners, (GpuPart(1.0 / len(owners)),) * len(owners) if owners else ()
 
     def owners_of(self, time: float, *, is_raised: bool) -> Accounts:
         """Return the owners of a change of health at a Unix time.
@@ -102,11 +114,11 @@ class AccountedGpu:
                 account.advance(tick.now, tick.time)
             return
         result, reading, uses = row.result, row.reading, self.uses()
-        shares = tuple(use.share for use in uses)
-        if shares != self.shares:
+        parts = tuple(use.part for use in uses)
+        if parts != self.parts:
             if self.last is not None:
                 self.close(*self.last)
-            self.shares = shares
+            self.parts = parts
         seen = observed(result.counters.values)
         seconds, self.observed = seen - self.observed, seen
         ratio, seen_memory = result.real_utilization.ratio, reading
@@ -117,10 +129,10 @@ class AccountedGpu:
                 for account, use in zip(self.owners, uses, strict=True):
                     account.on(self.device).extremes.add_memory(use.memory_bytes)
         self.extremes.add_sample(seen_memory, seconds, tick.time, is_idle=result.workload.used is False)
-        for account, share in zip(self.owners, shares, strict=True):
+        for account, part in zip(self.owners, parts, strict=True):
             account.advance(tick.now, tick.time)
             if ratio is not None and seconds > 0.0:
-                account.timeline.add(account.elapsed, seconds, share * seconds, ratio)
+                account.timeline.add(account.elapsed, seconds, part.share * seconds, ratio)
         self.last = (result.counters, reading)
 
     @property
@@ -142,13 +154,18 @@ class AccountedGpu:
     def uses(self) -> Sequence[Use]:
         """Return what each account uses now; with equal shares of the owners unless those of all are measured."""
         uses = self.row.ownership.uses
-        parts = [[uses.get(key, UNKNOWN_USE) for key in self.keys_of(account)] for account in self.owners]
-        activity = [_total([use.activity_share for use in part]) for part in parts]
+        keys = [self.keys_of(account) for account in self.owners]
+        of_owners = [[uses.get(key, UNKNOWN_USE) for key in each] for each in keys]
+        activity = [_total([use.activity_share for use in each]) for each in of_owners]
         if not (total := _total(activity) or 0.0) > 0.0:
-            activity, total = [float(len(part)) for part in parts], float(sum(map(len, parts)))
+            activity, total = [float(len(each)) for each in keys], float(sum(map(len, keys)))
+        allocated = {owner.key: owner.allocated for owner in self.row.owners or ()}
         return [
-            Use(_total([use.memory_bytes for use in part]), (share or 0.0) / total)
-            for part, share in zip(parts, activity, strict=True)
+            Use(
+                _total([use.memory_bytes for use in each]),
+                GpuPart((share or 0.0) / total, _total([allocated.get(key) for key in keys_of_account])),
+            )
+            for each, share, keys_of_account in zip(of_owners, activity, keys, strict=True)
         ]
 
     def start(self, base: CounterSnapshot, reading: Reading) -> None:
@@ -161,13 +178,14 @@ class AccountedGpu:
             return
         counters = increase(self.base, last)
         violations = tuple(map(_gain, self.violations, _violations(reading)))
-        for owner, share in zip(self.owners, self.shares, strict=True):
+        for owner, part in zip(self.owners, self.parts, strict=True):
             account = owner.on(self.device)
             account.device = self.device
-            account.charge(counters, len(self.owners), share)
+            account.charge(counters, len(self.owners), part.share)
+            account.charge_allocation(counters, part.allocated)
             account.add_violations(violations)
             account.extremes.include(self.extremes)
-            account.moments.include(self.moments, share)
+            account.moments.include(self.moments, part.share)
             if (size := reading.memory_bytes) is not None and isfinite(size):
                 account.memory_bytes = size
             if (joules := reading.energy_joules_total) is not None and isfinite(joules):

@@ -127,6 +127,7 @@ class OwnerRoster:
 
     def account(self, owner: Owner, gpu: GpuKey, tick: Tick) -> OwnerAccount:
         """Return the account of an owner of a GPU in a tick; a new owner has a new one, if there is a place."""
+        owner = owner if owner.allocated is None else replace(owner, allocated=None)  # of this GPU only
         account = self._running.get(owner.key)
         if account is not None and owner.continues(account.owner):
             if owner is not account.owner and owner != account.owner:

@@ -1,31 +1,36 @@
 """Pods from the kubelet's pod-resources API: the containers that it gave devices to, also those without a process.
 
-`v1.PodResourcesLister/List` is a gRPC call on a Unix socket that only root may open; it has no uids of pods. Needs the
+`v1.PodResourcesLister/List` is a gRPC call on a Unix socket that only root may open; it has no uids of pods.
+`GetAllocatableResources` has the replicas of devices that are advertised several times (time slicing, MPS). Needs the
 extra `pulsed[kubernetes]`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsed.daemon_thread import FileReads, FileSystemHangs
 from pulsed.errors import AttributionError
-from pulsed.model.gpu import device_key, profile_key
+from pulsed.model.gpu import device_key, is_replica, profile_key
 from pulsed.model.owner import Owner, pod
 from pulsed.owners.attribution.source import Claims
 
 if TYPE_CHECKING:  # most hosts have no cluster
     from pulsed.kubernetes.device_claims import ClaimedDevice, DeviceClaims
-    from pulsed.owners.attribution.pod_resources_pb2 import ListPodResourcesResponse
+    from pulsed.owners.attribution.pod_resources_pb2 import AllocatableResourcesResponse, ListPodResourcesResponse
 
 
-LIST = "/v1.PodResourcesLister/List"
+SERVICE = "/v1.PodResourcesLister"
+
+log = logging.getLogger(__name__)
 
 MAX_BYTES = 16 * 1024 * 1024
 """A larger response is refused; the kubelet's own client has this limit, too."""
@@ -70,7 +75,14 @@ def pod_resources(response: ListPodResourcesResponse) -> PodResources:
     return assigned
 
 
-async def list_pod_resources(socket: str) -> ListPodResourcesResponse:
+class KubeletResponse(NamedTuple):
+    """What the kubelet has assigned, and what it can assign; the latter is None unless replicas are assigned."""
+
+    assigned: ListPodResourcesResponse
+    allocatable: AllocatableResourcesResponse | None = None
+
+
+async def list_pod_resources(socket: str) -> KubeletResponse:
     """Return the response of the kubelet.
 
     Raises:
@@ -84,7 +96,7 @@ async def list_pod_resources(socket: str) -> ListPodResourcesResponse:
         import grpc  # most hosts have no kubelet
         from google.protobuf.message import DecodeError
 
-        from pulsed.owners.attribution.pod_resources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
+        from pulsed.owners.attribution import pod_resources_pb2 as messages
     except ImportError:
         raise AttributionError(
             "the Python packages grpcio and protobuf are not installed",
@@ -93,13 +105,28 @@ async def list_pod_resources(socket: str) -> ListPodResourcesResponse:
     try:
         limit = [("grpc.max_receive_message_length", MAX_BYTES)]
         async with grpc.aio.insecure_channel(f"unix:{socket}", limit) as channel:
-            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(LIST)
-            response = await call(ListPodResourcesRequest().SerializeToString())
-        return await asyncio.to_thread(ListPodResourcesResponse.FromString, response)
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"{SERVICE}/List")
+            response = await call(messages.ListPodResourcesRequest().SerializeToString())
+            assigned = await asyncio.to_thread(messages.ListPodResourcesResponse.FromString, response)
+            if not any(is_replica(name) for _, name in pod_resources(assigned).named):
+                return KubeletResponse(assigned)
+            call = channel.unary_unary(f"{SERVICE}/GetAllocatableResources")
+            try:
+                response = await call(messages.AllocatableResourcesRequest().SerializeToString())
+            except grpc.aio.AioRpcError as error:  # kubelets before 1.23 refuse it
+                log.debug("the replicas of devices are not known", extra={"error": error.details()})
+                return KubeletResponse(assigned)
+        return KubeletResponse(assigned, messages.AllocatableResourcesResponse.FromString(response))
     except DecodeError as error:
         raise AttributionError(f"the response of {socket} is malformed: {error}") from None
     except grpc.aio.AioRpcError as error:
         raise AttributionError(f"the call to {socket} failed: {error.code().name} {error.details()}") from None
+
+
+def replicas_of(response: AllocatableResourcesResponse | None) -> Mapping[str, int]:
+    """Return how often each device is advertised that is so several times, by its key."""
+    names = [name for devices in response.devices for name in devices.device_ids] if response is not None else []
+    return Counter(key for name in names if is_replica(name) and (key := device_key(name)) is not None)
 
 
 class DeviceKeys(NamedTuple):
@@ -168,15 +195,20 @@ class Kubelet:
             raise AttributionError(f"{self.socket}: {error.strerror}", remedy) from None
         try:
             response = await list_pod_resources(self.socket)
+            replicas = replicas_of(response.allocatable)
         except OSError as error:
             remedy = "check that the kubelet runs, and attribution.kubelet.socket"
             if isinstance(error, PermissionError):
                 remedy = "only root may open it: run pulsed as root, or set attribution.kubelet.socket to off"
             raise AttributionError(f"{self.socket} cannot be used: {error.strerror or error}", remedy) from None
-        return await self._claims(pod_resources(response))
+        return await self._claims(pod_resources(response.assigned), replicas)
 
-    async def _claims(self, assigned: PodResources) -> Claims:
-        """Return the owners of devices by their keys, complete if no device may be one of another key."""
+    async def _claims(self, assigned: PodResources, replicas: Mapping[str, int]) -> Claims:
+        """Return the owners of devices by their keys, complete if no device may be one of another key.
+
+        Args:
+            replicas: how often each device is advertised, by its key.
+        """
         from pulsed.kubernetes.device_claims import PublishedDevice
 
         devices = {device for _, device in assigned.claimed}
@@ -185,12 +217,17 @@ class Kubelet:
             published = {**dict.fromkeys(devices, PublishedDevice()), **published}
         used = [each for each in assigned.claimed if each[1] in published and not published[each[1]].is_administrative]
         named = [(owner, device_key(name)) for owner, name in assigned.named]
+        parts = {
+            (owner, key): count / replicas[key]
+            for (owner, key), count in Counter(named).items()
+            if key is not None and key in replicas
+        }
         owner_keys = [(owner, DeviceKeys((key,) if key else (), key is not None)) for owner, key in named]
         owner_keys += [(owner, keys_of_claimed(device.device, published[device].attributes)) for owner, device in used]
         owners: dict[str, dict[Owner, None]] = {}
         for owner, keys in owner_keys:
             for key in keys.names:
-                owners.setdefault(key, {})[owner] = None
+                owners.setdefault(key, {})[replace(owner, allocated=parts.get((owner, key)))] = None
         self._has_assigned = self._has_assigned or bool(owners)
         unknown = sum(not keys.names for _, keys in owner_keys)
         self._unknown, new = unknown, max(0, unknown - self._unknown)

@@ -267,8 +267,8 @@ def parse_job_file(text: str) -> JobFile:
     """Parse the contents of a file.
 
     Keys are `job_id`, `array` (`4711_7`, which then is the id, and `job_id` a label), `component` (`700+1`, of a
-    heterogeneous job), `user`, `uid`, `account`, `partition`, `cluster`, `name`, `start` (Unix seconds); others are
-    ignored.
+    heterogeneous job), `user`, `uid`, `account`, `partition`, `cluster`, `name`, `start` (Unix seconds), `share` (part
+    of the device that the job was given, above 0 to 1); others are ignored.
     """
     jobs: dict[str, Owner] = {}
     pairs: list[dict[str, str]] = []
@@ -292,7 +292,7 @@ def parse_job_file(text: str) -> JobFile:
         owner = Owner(
             "slurm_job",
             job,
-            _seconds(values.get("start", "")),
+            _positive(values.get("start", "")),
             user=values.get("user", ""),
             user_id=values.get("uid", ""),
             account=values.get("account", ""),
@@ -304,12 +304,13 @@ def parse_job_file(text: str) -> JobFile:
                 for label, is_known in ((RAW_ID, "array" in values), (COMPONENT, True))
                 if is_known and values.get(label)
             ),
+            allocated=part if (part := _positive(values.get("share", ""))) is not None and part <= 1.0 else None,
         )
         jobs.setdefault(job, owner)
     return JobFile(tuple(jobs.values()), bad, not pairs and any(owner.user_id for owner in jobs.values()))
 
 
-def _seconds(text: str) -> float | None:
+def _positive(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:

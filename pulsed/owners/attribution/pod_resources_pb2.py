@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-pulsed/owners/attribution/pod_resources.proto\x12\x02v1\"\x19\n\x17ListPodResourcesRequest\"C\n\x18ListPodResourcesResponse\x12\'\n\rpod_resources\x18\x01 \x03(\x0b\x32\x10.v1.PodResources\"[\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12*\n\ncontainers\x18\x03 \x03(\x0b\x32\x16.v1.ContainerResources\"y\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x14.v1.ContainerDevices\x12.\n\x11\x64ynamic_resources\x18\x05 \x03(\x0b\x32\x13.v1.DynamicResource\"&\n\x10\x43ontainerDevices\x12\x12\n\ndevice_ids\x18\x02 \x03(\t\"j\n\x0f\x44ynamicResource\x12\x12\n\nclaim_name\x18\x01 \x01(\t\x12\x17\n\x0f\x63laim_namespace\x18\x02 \x01(\t\x12*\n\x0f\x63laim_resources\x18\x04 \x03(\x0b\x32\x11.v1.ClaimResource\"L\n\rClaimResource\x12\x13\n\x0b\x64river_name\x18\x02 \x01(\t\x12\x11\n\tpool_name\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_name\x18\x04 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-pulsed/owners/attribution/pod_resources.proto\x12\x02v1\"\x19\n\x17ListPodResourcesRequest\"C\n\x18ListPodResourcesResponse\x12\'\n\rpod_resources\x18\x01 \x03(\x0b\x32\x10.v1.PodResources\"\x1d\n\x1b\x41llocatableResourcesRequest\"E\n\x1c\x41llocatableResourcesResponse\x12%\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x14.v1.ContainerDevices\"[\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12*\n\ncontainers\x18\x03 \x03(\x0b\x32\x16.v1.ContainerResources\"y\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x14.v1.ContainerDevices\x12.\n\x11\x64ynamic_resources\x18\x05 \x03(\x0b\x32\x13.v1.DynamicResource\"&\n\x10\x43ontainerDevices\x12\x12\n\ndevice_ids\x18\x02 \x03(\t\"j\n\x0f\x44ynamicResource\x12\x12\n\nclaim_name\x18\x01 \x01(\t\x12\x17\n\x0f\x63laim_namespace\x18\x02 \x01(\t\x12*\n\x0f\x63laim_resources\x18\x04 \x03(\x0b\x32\x11.v1.ClaimResource\"L\n\rClaimResource\x12\x13\n\x0b\x64river_name\x18\x02 \x01(\t\x12\x11\n\tpool_name\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_name\x18\x04 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,14 +35,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTPODRESOURCESREQUEST']._serialized_end=78
   _globals['_LISTPODRESOURCESRESPONSE']._serialized_start=80
   _globals['_LISTPODRESOURCESRESPONSE']._serialized_end=147
-  _globals['_PODRESOURCES']._serialized_start=149
-  _globals['_PODRESOURCES']._serialized_end=240
-  _globals['_CONTAINERRESOURCES']._serialized_start=242
-  _globals['_CONTAINERRESOURCES']._serialized_end=363
-  _globals['_CONTAINERDEVICES']._serialized_start=365
-  _globals['_CONTAINERDEVICES']._serialized_end=403
-  _globals['_DYNAMICRESOURCE']._serialized_start=405
-  _globals['_DYNAMICRESOURCE']._serialized_end=511
-  _globals['_CLAIMRESOURCE']._serialized_start=513
-  _globals['_CLAIMRESOURCE']._serialized_end=589
+  _globals['_ALLOCATABLERESOURCESREQUEST']._serialized_start=149
+  _globals['_ALLOCATABLERESOURCESREQUEST']._serialized_end=178
+  _globals['_ALLOCATABLERESOURCESRESPONSE']._serialized_start=180
+  _globals['_ALLOCATABLERESOURCESRESPONSE']._serialized_end=249
+  _globals['_PODRESOURCES']._serialized_start=251
+  _globals['_PODRESOURCES']._serialized_end=342
+  _globals['_CONTAINERRESOURCES']._serialized_start=344
+  _globals['_CONTAINERRESOURCES']._serialized_end=465
+  _globals['_CONTAINERDEVICES']._serialized_start=467
+  _globals['_CONTAINERDEVICES']._serialized_end=505
+  _globals['_DYNAMICRESOURCE']._serialized_start=507
+  _globals['_DYNAMICRESOURCE']._serialized_end=613
+  _globals['_CLAIMRESOURCE']._serialized_start=615
+  _globals['_CLAIMRESOURCE']._serialized_end=691
 # @@protoc_insertion_point(module_scope)

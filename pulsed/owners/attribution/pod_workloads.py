@@ -186,7 +186,10 @@ class PodWorkloads:
             return owner
         kind, name = owner_pod.workload or ("", "")
         labels = self.settings.shown(owner_pod.pod)
-        return replace(owner, uid=owner_pod.pod.uid, workload=name, workload_kind=kind, labels=labels)
+        allocated = owner_pod.pod.allocated if owner.allocated is None else owner.allocated
+        return replace(
+            owner, uid=owner_pod.pod.uid, workload=name, workload_kind=kind, labels=labels, allocated=allocated
+        )
 
     async def run(self) -> None:
         """Watch and resolve pods until cancelled."""

@@ -1,4 +1,5 @@
-"""What Slurm's controller has of a job beyond its mapping: user, account, partition, name, array, and its state.
+"""What Slurm's controller has of a job beyond its mapping: user, account, partition, name, array, state, and the
+part of a GPU that its shards, or its percentage of MPS, are.
 
 Jobs are looked up by one short `squeue` at a time, in the background. `squeue` prints chosen fields in a given
 format; in the output of `scontrol show job`, the name of a job can forge other fields.
@@ -8,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
@@ -32,7 +35,8 @@ CHECK_SECONDS = 600.0
 one of its devices."""
 
 _SEPARATOR = "\x1f"
-_FORMAT = _SEPARATOR.join(("%i", "%A", "%T", "%u", "%U", "%P", "%a", "%j"))
+_FORMAT = _SEPARATOR.join(("%i", "%A", "%T", "%u", "%U", "%P", "%a", "%b", "%N", "%j"))
+_FIELDS = 10
 _ABSENT = ("(null)", "N/A")
 
 _FINAL = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
@@ -44,11 +48,25 @@ _Job = tuple[str, float | None]
 """Id, and when the newest of its files changed."""
 
 
+_GRES = re.compile(r"(gpu|shard|mps)(?::[^:,(]*[^:,(\d][^:,(]*)?[:=](\d+)")
+"""`gres:shard:3`, `gres/shard:3`, `gpu:a100:4(S:0-1)`: kind, type if any, and number."""
+
+
 class QueuedJob(NamedTuple):
-    """What Slurm has of a job: its details, and whether it has ended."""
+    """What Slurm has of a job.
+
+    Attributes:
+        details: None if it does not have the job.
+        has_ended: whether it has ended.
+        gres: the generic resources that it has on each node; `nodes` are these.
+        gpus: GPUs on this node whose part the job has; None if it has whole ones, or that is not known.
+    """
 
     details: Owner | None = None
     has_ended: bool = False
+    gres: str = ""
+    nodes: str = ""
+    gpus: float | None = None
 
 
 class _LookUp(NamedTuple):
@@ -71,6 +89,8 @@ class SlurmQueue:
     _task: asyncio.Task[None] | None = field(default=None, init=False, compare=False)
     _not_before: float = field(default=0.0, init=False, compare=False)
     _rejected: Counter[str] = field(default_factory=Counter, init=False, compare=False)
+    # Whether nodes of the cluster divide GPUs by shards or MPS; None until that was asked.
+    _divides: bool | None = field(default=None, init=False, compare=False)
 
     def complete(self, claims: Claims, changed: Mapping[str, float] | None = None) -> Claims:
         """Return the claims with what is known of their jobs, and begin to look up one that is due. Does not wait.
@@ -90,15 +110,24 @@ class SlurmQueue:
                     lacking.add(job)
         self._known = {job: known for job, known in self._known.items() if job in neighbours}
         for job, ids in neighbours.items():
-            if job not in self._known and job not in lacking and len(ids) == 1:  # its state is checked later
+            if job not in self._known and job not in lacking and len(ids) == 1 and self._divides is False:
+                # its state is checked later
                 self._known[job] = _LookUp(QueuedJob(), self.clock(), frozenset(ids))
         due = next((job for job, ids in neighbours.items() if self._is_due(job, ids)), None)
         if due and (self._task is None or self._task.done()) and self.clock() >= self._not_before:
-            self._task = asyncio.create_task(self._look_up(due, frozenset(neighbours[due])), name="squeue")
+            look = self._find_parts() if self._divides is None else self._look_up(due, frozenset(neighbours[due]))
+            self._task = asyncio.create_task(look, name="squeue")
         if not any(any(known.job) for known in self._known.values()) and not self._rejected:
             return claims
+        devices = Counter(_job(owner, changed) for owners in claims.owners.values() for owner in owners)
         completed = {
-            key: tuple([self._completed(owner, changed) for owner in owners if not self._has_ended(owner, changed)])
+            key: tuple(
+                [
+                    self._completed(owner, changed, devices[_job(owner, changed)])
+                    for owner in owners
+                    if not self._has_ended(owner, changed)
+                ]
+            )
             for key, owners in claims.owners.items()
         }
         rejected, self._rejected = {**claims.rejected, **self._rejected}, Counter()
@@ -131,8 +160,10 @@ class SlurmQueue:
         if self._task:
             self._task.cancel()
 
-    def _completed(self, owner: Owner, changed: Mapping[str, float]) -> Owner:
+    def _completed(self, owner: Owner, changed: Mapping[str, float], devices: int) -> Owner:
         known = self._known.get(_job(owner, changed))
+        if known and known.job.gpus is not None and owner.allocated is None:
+            owner = replace(owner, allocated=min(known.job.gpus / devices, 1.0))
         details = known.job.details if known else None
         if details is None:
             return owner
@@ -161,6 +192,14 @@ class SlurmQueue:
             found = before.job
         self._known[job] = _LookUp(found, self.clock(), neighbours)
 
+    async def _find_parts(self) -> None:
+        """Ask whether nodes divide GPUs: then each job is looked up at once, as its file may lack its part."""
+        try:
+            kinds = await asyncio.to_thread(self._gres)
+        except (OSError, subprocess.SubprocessError):  # then only a look-up that is due anyway has it
+            kinds = set()
+        self._divides = any(match[1] != "gpu" for gres in kinds for match in _GRES.finditer(gres))
+
     def _query(self, id: str) -> QueuedJob:
         """Return a job; wait for the controller.
 
@@ -176,7 +215,19 @@ class SlurmQueue:
             if "Invalid job id" in done.stderr:
                 return QueuedJob(has_ended=True)
             done.check_returncode()
-        return parse_job(done.stdout, id)
+        job = parse_job(done.stdout, id)
+        if not job.gres:
+            return job
+        kinds = self._gres(f"--nodes={job.nodes}")
+        return job._replace(gpus=parts_of_gpus(job.gres, kinds.pop())) if len(kinds) == 1 else job
+
+    def _gres(self, *options: str) -> set[str]:
+        """Return the kinds of generic resources that nodes have. Raises as `_query`."""
+        command = [str(Path(self.command).with_name("sinfo")), "--noheader", *options, "--format=%G"]
+        done = subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS, check=True, errors="replace"
+        )
+        return set(done.stdout.split())
 
 
 def parse_job(text: str, id: str) -> QueuedJob:
@@ -184,17 +235,34 @@ def parse_job(text: str, id: str) -> QueuedJob:
     known of it. A name with line breaks ends at the first.
     """
     for line in text.split("\n"):
-        values = ["" if value in _ABSENT else value for value in line.split(_SEPARATOR, 7)]
-        if len(values) == 8 and id in values[:2]:
-            name, raw_id, state, user, user_id, partition, account, title = values
+        values = ["" if value in _ABSENT else value for value in line.split(_SEPARATOR, _FIELDS - 1)]
+        if len(values) == _FIELDS and id in values[:2]:
+            name, raw_id, state, user, user_id, partition, account, gres, nodes, title = values
             label = ARRAY if "_" in name else COMPONENT if "+" in name else ""
             labels = ((label, name), (RAW_ID, raw_id)) if label else ()
             details = Owner(
                 "slurm_job", id, user=user, user_id=user_id, partition=partition, account=account, name=title,
                 labels=labels,
             )  # fmt: skip
-            return QueuedJob(details, state in _FINAL)
+            is_part = nodes and any(match[1] != "gpu" for match in _GRES.finditer(gres))
+            return QueuedJob(details, state in _FINAL, *((gres, nodes) if is_part else ()))
     return QueuedJob()
+
+
+def parts_of_gpus(gres: str, of_node: str) -> float | None:
+    """Return how many GPUs the shards of a job, or its percentage of MPS, are; None if that is not known.
+
+    Args:
+        gres: what the job has of a node, as `gres:shard:3`.
+        of_node: all that the node has, as `gpu:4,shard:16`.
+    """
+    in_all: Counter[str] = Counter()
+    for match in _GRES.finditer(of_node):
+        in_all[match[1]] += int(match[2])
+    parts = [(match[1], int(match[2])) for match in _GRES.finditer(gres) if match[1] != "gpu"]
+    if not in_all["gpu"] or any(not in_all[kind] for kind, _ in parts):
+        return None
+    return sum(number * in_all["gpu"] / in_all[kind] for kind, number in parts) or None
 
 
 def _job(owner: Owner, changed: Mapping[str, float]) -> _Job:

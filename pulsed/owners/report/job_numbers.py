@@ -180,7 +180,7 @@ def cost_of(total: Account, gpus: Iterable[Account], prices: Prices) -> dict[str
         return None
     lacking = without_energy(gpus)
     used = None if lacking else joules(total)
-    time = prices.of_time(total["gpu_seconds"])
+    time, allocated = prices.of_time(total["gpu_seconds"]), allocated_cost(total, prices)
     energy = 0.0 if prices.kwh is None else None if used is None else prices.of_energy(used)
     return {
         "currency": prices.currency,
@@ -189,8 +189,17 @@ def cost_of(total: Account, gpus: Iterable[Account], prices: Prices) -> dict[str
         "gpu_time": time,
         "energy": energy,
         "total": None if energy is None else time + energy,
+        "allocated": allocated,
         "unknown": f"energy of GPU {', '.join(lacking)}" if energy is None and lacking else None,
     }
+
+
+def allocated_cost(total: Account, prices: Prices) -> float | None:
+    """Return the cost of the time and energy by allocation; None if one of both is not known and has a price."""
+    hours, energy = total.get("allocated_gpu_seconds"), total.get("allocated_joules")
+    if hours is None or (energy is None and prices.kwh is not None):
+        return None
+    return prices.of_time(hours) + prices.of_energy(energy or 0.0)
 
 
 def prices_of(account: Account) -> Prices:

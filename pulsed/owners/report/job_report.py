@@ -85,6 +85,7 @@ def report_of(account: Account) -> JobReport:
         ("Time", _classes(total, time)),
         ("Energy", "; ".join(filter(None, (_energy(total, gpus, energy), _cpu_energy(account, energy))))),
         ("Cost", _cost(account["cost"], total)),
+        ("Allocated", _allocated(account, time, energy)),
         ("Memory", _memory(gpus)),
         ("Host", _host(account)),
         ("Earlier", _earlier(account)),
@@ -221,6 +222,19 @@ def _cost(cost: Mapping[str, Any] | None, total: Account) -> str:
     amount = "unknown" if cost["total"] is None else f"{cost['total']:.2f}"
     reason = f" (unknown: {cost['unknown']})" if cost["unknown"] else ""
     return f"{amount} {cost['currency']} = {' + '.join(parts)}{reason}"
+
+
+def _allocated(account: Account, time: _Unit, energy: _Unit) -> str:
+    """Return time, energy and cost by the parts of GPUs that the scheduler gave the job."""
+    total, cost = account["total"], account["cost"] or {}
+    if (seconds := total.get("allocated_gpu_seconds")) is None:  # absent in documents of older daemons
+        return ""
+    texts = [f"{seconds / time.size:.1f} {time.name}"]
+    if (used := total["allocated_joules"]) is not None:
+        texts.append(f"{used / energy.size:.1f} {energy.name}")
+    if (amount := cost.get("allocated")) is not None:
+        texts.append(f"{amount:.2f} {cost['currency']}")
+    return f"{', '.join(texts)}, by the parts of GPUs that the scheduler gave it"
 
 
 def _memory(gpus: Sequence[Account]) -> str:

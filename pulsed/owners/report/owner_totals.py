@@ -100,17 +100,22 @@ class AccountTotals(NamedTuple):
         counters: of a shared GPU a share.
         observed: seconds, also of shared GPUs in full.
         joules: energy, also of the time in which pulsed did not run; None if never known.
+        allocated: observed seconds by the parts of GPUs that were allocated; None if never known.
     """
 
     counters: CounterVector
     observed: float
     joules: Value
+    allocated: Value = None
 
     def plus(self, other: AccountTotals, factor: float = 1.0) -> AccountTotals:
         """Return the sum with another one, times a factor."""
-        joules = self.joules if other.joules is None else (self.joules or 0.0) + factor * other.joules
+        joules, allocated = (
+            mine if others is None else (mine or 0.0) + factor * others
+            for mine, others in ((self.joules, other.joules), (self.allocated, other.allocated))
+        )
         counters = added(self.counters, scaled(other.counters, factor))
-        return AccountTotals(counters, self.observed + factor * other.observed, joules)
+        return AccountTotals(counters, self.observed + factor * other.observed, joules, allocated)
 
     def minus(self, other: AccountTotals) -> AccountTotals:
         """Return the growth since another one of the same accounts."""
@@ -124,7 +129,7 @@ def totals_of(account: OwnerAccount) -> AccountTotals:
     """Return the counters of an account."""
     totals = NO_TOTALS
     for each in account.gpus.values():
-        totals = totals.plus(AccountTotals(each.estimate, each.observed, each.joules))
+        totals = totals.plus(AccountTotals(each.estimate, each.observed, each.joules, each.allocated_seconds))
     return totals
 
 
@@ -243,6 +248,11 @@ FAMILIES: tuple[OwnerFamily, ...] = (
     _gauge("memory_used_bytes", "Device memory in use", lambda sums: sums.memory_used_bytes),
     _gauge("power_watts", "Power", lambda sums: sums.power_watts),
     _counter("gpu_seconds", "Observed GPU time", lambda totals: observed(totals.counters)),
+    _counter(
+        "allocated_gpu_seconds",
+        "Observed GPU time by the parts of GPUs that the scheduler allocated; absent if these are not known",
+        lambda totals: totals.allocated,
+    ),
     _counter("observed_seconds", "Observed GPU time; shared GPUs count in full", lambda totals: totals.observed),
     _counter(
         "real_utilization_seconds",

@@ -46,10 +46,15 @@ SUMS: Mapping[str, str] = {
     "held_idle_seconds": "observed idle time",
     "energy_joules": "energy, where it is known; null without any",
     "energy_unknown_seconds": "observed time without energy",
+    "allocated_gpu_seconds": "observed time by the parts of GPUs that were allocated; null if these are not known",
+    "allocated_joules": "energy by the same parts",
 }
 """Members of rows that are sums over the GPUs of owners."""
 
-NO_SUMS: Mapping[str, float | None] = dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
+NULLABLE = ("energy_joules", "allocated_gpu_seconds", "allocated_joules")
+"""Those that are null if they were never known."""
+
+NO_SUMS: Mapping[str, float | None] = dict.fromkeys(SUMS, 0.0) | dict.fromkeys(NULLABLE)
 
 WORST = 20
 """Owners in the report, those with the most held idle time."""
@@ -119,7 +124,7 @@ def _nodes(row: Row) -> Mapping[str, Row]:
 def with_parts(row: Row, nodes: Mapping[str, Row]) -> Row:
     """Return a row with the sums of its parts by node."""
     parts = list(nodes.values())
-    sums = added({name: part[name] for name in SUMS} for part in parts)
+    sums = added({name: part.get(name) for name in SUMS} for part in parts)
     cost = reduce(_cost_sum, [part["cost"] for part in parts]) if parts else None
     count = {"jobs": len(job_keys(parts))}
     if "gpu_count" in row:
@@ -147,7 +152,7 @@ def _joined_parts(first: Row, second: Row) -> Mapping[str, Row]:
     for node, part in _nodes(second).items():
         if node in nodes:
             before = nodes[node]
-            sums = added({name: each[name] for name in SUMS} for each in (before, part))
+            sums = added({name: each.get(name) for name in SUMS} for each in (before, part))
             count = {"gpu_count": before["gpu_count"] + part["gpu_count"]} if "gpu_count" in part else {}
             keys = {"job_keys": list(job_keys((before, part)))}
             nodes[node] = {**part, **sums, **count, **keys, "cost": _cost_sum(before["cost"], part["cost"])}
@@ -184,6 +189,7 @@ def _cost_sum(first: Row | None, second: Row | None) -> Row | None:
     return {
         "currency": first["currency"],
         "total": first["total"] + second["total"],
+        "allocated": added((first.get("allocated"), second.get("allocated"))),
         "is_lower_bound": first["is_lower_bound"] or second["is_lower_bound"],
     }
 
@@ -208,6 +214,11 @@ def _energy(row: Account) -> str:
     return (">= " if lacks_energy(row) else "") + f"{row['energy_joules'] / JOULES_PER_KWH:,.1f}"
 
 
+def _allocated(row: Account) -> str:
+    seconds = row.get("allocated_gpu_seconds")  # absent in reports of older daemons
+    return MISSING if seconds is None else _hours(seconds)
+
+
 def _cost(row: Account) -> str:
     if (cost := row["cost"]) is None:
         return MISSING
@@ -230,6 +241,9 @@ _ROW = (
     *_USE,
     TextColumn("OBSERVED", lambda row: percent(ratio_of(row["observed_seconds"], row["held_seconds"]))),
 )
+_ALLOCATED = TextColumn("ALLOCATED H", _allocated)
+"""Of reports in which allocations are known."""
+
 _JOB = (
     TextColumn("JOB", lambda job: job_name(job["owner"])),
     TextColumn("USER", lambda job: job["owner"]["user"] or MISSING),
@@ -248,12 +262,14 @@ def usage_table(report: Mapping[str, Any]) -> str:
     if not rows:
         return f"{title}: none\n"
     jobs = {key for row in rows for key in job_keys(_nodes(row).values())}
-    sums = added({name: row[name] for name in SUMS} for row in rows)
+    sums = added({name: row.get(name) for name in SUMS} for row in rows)
     total = {**sums, "jobs": len(jobs), "cost": reduce(_cost_sum, [row["cost"] for row in rows])}
-    columns = [*(TextColumn(label.replace("_", " ").upper(), _label(label)) for label in labels), *_ROW]
+    group = [TextColumn(label.replace("_", " ").upper(), _label(label)) for label in labels]
+    values = [*_ROW[:-1], *([_ALLOCATED] if _allocated(total) != MISSING else []), _ROW[-1]]
+    columns = [*group, *values]
     table = cells(columns, rows)
     if len(rows) > 1:
-        table.append(["all", *[""] * (len(labels) - 1), *(column.text(total) for column in _ROW)])
+        table.append(["all", *[""] * (len(labels) - 1), *(column.text(total) for column in values)])
     lines = [title, "", *aligned(table, left=len(labels), indent="")]
     if wasteful := [job for job in report["worst"] if job["held_idle_seconds"] > 0.0]:
         lines += ["", "Most held idle time", "", *aligned(cells(_JOB, wasteful), left=3, indent="")]
@@ -272,7 +288,12 @@ def usage_csv(report: Mapping[str, Any]) -> str:
     writer.writerow([*names, "cost", "currency", "cost_is_lower_bound"])
     for row in report["rows"]:
         cost = row["cost"] or {}
-        values = [*(row[name] for name in names), cost.get("total"), cost.get("currency"), cost.get("is_lower_bound")]
+        values = [
+            *(row.get(name) for name in names),
+            cost.get("total"),
+            cost.get("currency"),
+            cost.get("is_lower_bound"),
+        ]
         writer.writerow(["" if value is None else _cell(value) for value in values])
     return out.getvalue()
 

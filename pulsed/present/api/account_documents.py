@@ -64,6 +64,11 @@ class CountedShape(DocumentModel):
     )
     observed_seconds: float = at("account.observed", "observed time, also of shared GPUs")
     bridged_joules: float = at("account.bridged_joules", "energy while pulsed did not run, by the GPU's own counter")
+    allocated_gpu_seconds: float | None = at(
+        "account.allocated_seconds",
+        "observed time by the part of each GPU that the scheduler allocated, as by shards; null if that is not known",
+    )
+    allocated_joules: float | None = at("account.allocated_joules", "energy by the same parts")
     counters: Counters = at("account.estimate", "counters of docs/metrics.md, with the same shares of shared GPUs")
     lower: Counters = at("account.alone", "at least: without shared time")
     upper: Counters = at("account.upper", "at most: all of shared time, and of samples in which it began or ended")
@@ -234,6 +239,7 @@ class CostShape(DocumentModel):
     gpu_time: float = Field(description="of `total.gpu_seconds`")
     energy: float | None = Field(description="null if the energy is unknown")
     total: float | None
+    allocated: float | None = Field(description="the same by the parts of GPUs that were allocated; null if unknown")
     unknown: Text = Field(description="why energy and total are null")
 
 

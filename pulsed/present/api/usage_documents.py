@@ -16,10 +16,10 @@ from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
 from pulsed.owners.accounting.counter_vector import observed, total, value
 from pulsed.owners.report.account_totals import MAX_PARTS, group_account, pod_account
 from pulsed.owners.report.job_comparison import compared_jobs, comparison_notes, comparison_rows
-from pulsed.owners.report.job_numbers import Prices
+from pulsed.owners.report.job_numbers import Prices, allocated_cost
 from pulsed.owners.report.job_report import JobReport, job_head
 from pulsed.owners.report.text_table import first_finding, has_demo
-from pulsed.owners.report.usage import LABELS, NO_SUMS, SUMS, GroupBy, lacks_energy, merged_rows, with_parts
+from pulsed.owners.report.usage import LABELS, NO_SUMS, NULLABLE, SUMS, GroupBy, lacks_energy, merged_rows, with_parts
 from pulsed.present.api.account_documents import AccountShape, OwnerShape, account_document
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, shape_of
 
@@ -119,12 +119,14 @@ class UsageCostShape(DocumentModel):
 
     currency: str
     total: float = Field(description="of the observed time, and of the energy that is known")
+    allocated: float | None = Field(None, description="of the time and energy by allocation; null if unknown")
     is_lower_bound: bool = Field(description="energy has a price, and that of a part of the time is not known")
 
 
 _LABELS: Any = {label: (str | None, Field(None, description="")) for labels in LABELS.values() for label in labels}
 _SUMS: Any = {
-    name: (float | None if name == "energy_joules" else float, Field(description=help)) for name, help in SUMS.items()
+    name: (float | None, Field(None, description=help)) if name in NULLABLE else (float, Field(description=help))
+    for name, help in SUMS.items()
 }
 _COST: Any = {"cost": (UsageCostShape | None, Field(description="null without prices"))}
 
@@ -326,6 +328,10 @@ def _sums(gpu: GpuAccount, now: float) -> Iterator[tuple[str, float]]:
     yield "held_idle_seconds", total(counters, "idle_seconds") or 0.0
     if (joules := gpu.joules) is not None:
         yield "energy_joules", joules
+    if (allocated := gpu.allocated_seconds) is not None:
+        yield "allocated_gpu_seconds", allocated
+        if (joules := gpu.allocated_joules) is not None:
+            yield "allocated_joules", joules
 
 
 def _job(account: OwnerAccount, parts: _Parts, here: str) -> Document:
@@ -340,4 +346,5 @@ def _cost(row: Mapping[str, Any], prices: Prices) -> Document | None:
         return None
     total = prices.of_time(row["gpu_seconds"]) + prices.of_energy(row["energy_joules"] or 0.0)
     is_lower_bound = prices.kwh is not None and lacks_energy(row)
-    return {"currency": prices.currency, "total": total, "is_lower_bound": is_lower_bound}
+    allocated = allocated_cost(row, prices)
+    return {"currency": prices.currency, "total": total, "allocated": allocated, "is_lower_bound": is_lower_bound}

@@ -23,6 +23,10 @@ from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from pulsed.owners.accounting.owner_roster import PLACES_PER_GPU, RESUME_SECONDS, SHARED_PLACES
 from pulsed.owners.accounting.saved_accounts import EndedAccounts, dump_account, load_account
+from pulsed.owners.report.job_numbers import Prices
+from pulsed.owners.report.job_report import job_report
+from pulsed.present.api.account_documents import account_document
+from pulsed.present.api.usage_documents import usage
 from tests.compute.streams import BUSY, DAY, GPU, IDLE
 from tests.compute.streams import OTHER as OTHER_GPU
 from tests.owners.accounting.streams import A, B, C, Node, job, seconds
@@ -186,6 +190,32 @@ def test_the_peak_of_measured_memory_is_that_of_the_owner() -> None:
     peaks = [each.extremes.memory_used_bytes for owner in (A, B) for each in node.running(owner).gpus.values()]
     assert peaks == [3e10, 1e10]
     assert {each.share for each in node.accounting.owned()} == {0.5}, "activity is not measured"
+
+
+def test_time_and_energy_by_allocation_beside_the_bounds_of_activity() -> None:
+    node = Node()
+    most, least, whole = replace(A, allocated=0.75), replace(B, allocated=0.25), C
+    for _ in range(3):
+        node.sees(((most, least), WORKS), ((whole,), WORKS))
+    for _ in range(2):
+        node.sees(((most, replace(least, allocated=0.5)), WORKS), ((whole,), WORKS))
+    for owner, estimate, allocated in ((A, 2.0, 3.0), (B, 2.0, 2 * 0.25 + 2 * 0.5)):
+        account = node.running(owner)
+        (on_gpu,) = account.gpus.values()
+        assert (seconds(account, "alone"), seconds(account), seconds(account, "upper")) == (0.0, estimate, 4.0)
+        assert (on_gpu.allocated_seconds, on_gpu.allocated_joules) == (allocated, 500.0 * allocated)
+        assert account.owner == owner, "the part is the GPU's, not the owner's"
+        document = account_document(account, "n", Prices(3600.0, 3.6e6))
+        total, cost = document["total"], document["cost"]
+        assert (total["allocated_gpu_seconds"], total["allocated_joules"]) == (allocated, 500.0 * allocated)
+        assert cost["allocated"] == allocated + 500.0 * allocated
+        assert f"{cost['allocated']:.2f} EUR, by the parts of GPUs that the scheduler gave it" in job_report(document)
+    document = account_document(node.running(C), "n", Prices(1.0))
+    assert (document["total"]["allocated_gpu_seconds"], document["cost"]["allocated"]) == (None, None)
+    assert "Allocated" not in job_report(document)
+    rows = {row["user"]: row["allocated_gpu_seconds"] for row in usage(node.accounting.running, "user", "n").rows}
+    assert rows == {"": 4.5}
+    assert load_account(dump_account(node.running(B))).gpus[GPU.entity.key].allocated_seconds == 1.5
 
 
 def test_activity_of_some_owners_alone_is_no_share() -> None:

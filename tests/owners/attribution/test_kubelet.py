@@ -85,6 +85,22 @@ async def test_every_form_of_a_device_and_nothing_else(path: Path) -> None:
         assert not claims.is_complete, "an instance of that profile may be that of the claim"
 
 
+@pytest.mark.parametrize("has_call", [True, False])
+async def test_replicas_of_a_device_are_parts_of_it(path: Path, has_call: bool) -> None:
+    """Kubelets before 1.23 do not list the devices that they can assign."""
+    response = pods(
+        {"name": "two", "namespace": "ml", "containers": [container("a", "GPU-ee::0", "GPU-ee::3")]},
+        {"name": "one", "namespace": "ml", "containers": [container("a", "GPU-ee::1", "GPU-aa")]},
+    )
+    allocatable = [*(f"GPU-ee::{number}" for number in range(4)), "GPU-aa"]
+    with kubelet(path, lambda _: response, allocatable=allocatable if has_call else None):
+        claims = await Kubelet(str(path)).read()
+    assert claims is not None
+    parts = {key: [owner.allocated for owner in owners] for key, owners in claims.owners.items()}
+    assert parts == {"gpu-ee": [0.5, 0.25] if has_call else [None, None], "gpu-aa": [None]}
+    assert names(claims.owners)["gpu-ee"] == ["ml/two/a", "ml/one/a"]
+
+
 async def test_a_gpu_that_cannot_be_identified_is_counted_once(path: Path) -> None:
     response = pods({"name": "new", "namespace": "b", "containers": [container("a", "GPU-aa", claims=["gpu-next"])]})
     with kubelet(path, lambda _: response):

@@ -11,8 +11,15 @@ import pytest
 
 from pulsed.apps.doctor.source_check import check_attribution
 from pulsed.model.owner import Owner
-from pulsed.owners.attribution.mapping_directory import MappingDirectory
-from pulsed.owners.attribution.slurm_queue import CHECK_SECONDS, RETRY_SECONDS, QueuedJob, SlurmQueue, parse_job
+from pulsed.owners.attribution.mapping_directory import MappingDirectory, parse_job_file
+from pulsed.owners.attribution.slurm_queue import (
+    CHECK_SECONDS,
+    RETRY_SECONDS,
+    QueuedJob,
+    SlurmQueue,
+    parse_job,
+    parts_of_gpus,
+)
 from pulsed.owners.attribution.source import Claims
 from tests.support.slurm import SlurmCluster, slurm
 from tests.support.waiting import SECONDS, eventually
@@ -33,9 +40,9 @@ def command(folder: Path, text: str) -> str:
     return str(path)
 
 
-def squeued(name: str, raw_id: str, state: str = "RUNNING") -> str:
+def squeued(name: str, raw_id: str, state: str = "RUNNING", gres: str = "N/A") -> str:
     """Return a line of squeue."""
-    return "\x1f".join((name, raw_id, state, "ann", "7", "gpu", "(null)", "train")) + "\n"
+    return "\x1f".join((name, raw_id, state, "ann", "7", "gpu", "(null)", gres, "gpu07", "train")) + "\n"
 
 
 async def until(look: Callable[[], Awaitable[object]], expected: object) -> None:
@@ -81,7 +88,9 @@ async def test_jobs_of_a_real_slurm(cluster: SlurmCluster, tmp_path: Path, monke
 
 
 async def test_each_job_is_looked_up_once_and_forgotten_at_its_end(tmp_path: Path) -> None:
-    queue = SlurmQueue(command(tmp_path, r"printf '4711\0374711\037RUNNING\037ann\0377\037gpu\037(null)\037train\n'"))
+    queue = SlurmQueue(
+        command(tmp_path, r"printf '4711\0374711\037RUNNING\037ann\0377\037gpu\037(null)\037N/A\037gpu07\037train\n'")
+    )
     claims = Claims({"0": (JOB,), "1": (JOB,)})
     await eventually(lambda: queue.complete(claims).owners["1"][0].name == "train")
     for _ in range(5):
@@ -215,3 +224,48 @@ async def test_doctor_names_the_jobs_whose_files_were_left_behind(tmp_path: Path
     program = command(tmp_path, f'case "$*" in *4711*) {INVALID} ;; *) echo later ;; esac')
     checks = await check_attribution([MappingDirectory(str(folder), queue=SlurmQueue(program))], [])
     assert checks[0].note == "these jobs have ended and their files remain, see whether the epilog runs: 4711"
+
+
+@pytest.mark.parametrize(
+    ("gres", "of_node", "gpus"),
+    [
+        ("gres:shard:3", "gpu:4,shard:16", 0.75),
+        ("gres/shard:nvidia_a100:1", "gpu:nvidia_a100:4(S:0-1),shard:nvidia_a100:16(S:0)", 0.25),
+        ("gres/shard:6", "gpu:a100:2,gpu:h100:2,shard:16", 1.5),
+        ("gres:mps:50", "gpu:2,mps:200", 0.5),
+        ("gres:mps:50", "gpu:2", None),
+        ("gres:gpu:2", "gpu:4,shard:16", None),
+        ("", "gpu:4,shard:16", None),
+    ],
+)
+def test_the_gpus_that_parts_are(gres: str, of_node: str, gpus: float | None) -> None:
+    assert parts_of_gpus(gres, of_node) == gpus
+
+
+async def test_the_parts_of_jobs_of_a_real_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share in the file of a job comes first."""
+    with slurm(tmp_path / "slurm", gpus=2, shards=8) as cluster:
+        monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
+        options = ["sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 600"]
+        jobs = [cluster.run(*options, f"--gres=shard:{shards}") for shards in (3, 1)]
+        await eventually(lambda: cluster.run("squeue", "--noheader", "--format=%T").split() == ["RUNNING"] * 2)
+        folder = tmp_path / "jobs"
+        folder.mkdir()
+        for number, job in enumerate(jobs):
+            whole = f"job_id={job}\nuser=root\nuid=0\naccount=a\npartition=all\nname=n\n"
+            (folder / f"0::{number}").write_text(whole)
+        (folder / "1").write_text(f"job_id={jobs[1]}0\nshare=0.1\n")
+        source = MappingDirectory(str(folder), queue=SlurmQueue())
+
+        async def parts() -> list[float | None]:
+            claims = await source.read()
+            assert claims is not None
+            return [owner.allocated for key in ("0", "1") for owner in claims.owners.get(key, ())]
+
+        await until(parts, [0.75, 0.25])  # the last job does not exist
+        await source.close()
+
+
+@pytest.mark.parametrize(("text", "part"), [("0.75", 0.75), ("1", 1.0), ("0", None), ("1.5", None), ("half", None)])
+def test_the_share_in_a_file(text: str, part: float | None) -> None:
+    assert [owner.allocated for owner in parse_job_file(f"job_id=1\nshare={text}\n").owners] == [part]

@@ -103,6 +103,7 @@ def test_cost_of_unknown_energy_is_unknown() -> None:
     made["gpus"][0] |= made["total"]
     assert cost_of(made["total"], made["gpus"], Prices(2.0, 0.3)) == {
         "currency": "EUR", "per_gpu_hour": 2.0, "per_kwh": 0.3, "gpu_time": 2.0, "energy": None, "total": None,
+        "allocated": None,
         "unknown": "energy of GPU 0",
     }  # fmt: skip
 

@@ -17,6 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 # The fields that Kubernetes' api.proto has beside those that pulsed reads are there to be skipped.
 _SCHEMA: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "ListPodResourcesResponse": {"pod_resources": (1, "PodResources*")},
+    "AllocatableResourcesResponse": {"devices": (1, "ContainerDevices*")},
     "PodResources": {
         "name": (1, "string"),
         "namespace": (2, "string"),
@@ -62,6 +63,7 @@ def message_class(schema: Mapping[str, Mapping[str, tuple[int, str]]], package: 
 
 
 _Response: Any = message_class(_SCHEMA, "v1", "ListPodResourcesResponse")
+_Allocatable: Any = message_class(_SCHEMA, "v1", "AllocatableResourcesResponse")
 
 
 def container(
@@ -85,11 +87,23 @@ def pods(*each: dict[str, Any]) -> bytes:
 
 
 @contextlib.contextmanager
-def kubelet(socket: Path, answer: Callable[[grpc.ServicerContext], bytes], method: str = "List") -> Iterator[None]:
-    """Serve `v1.PodResourcesLister`; the socket vanishes at the end, as that of a kubelet that stops."""
+def kubelet(
+    socket: Path,
+    answer: Callable[[grpc.ServicerContext], bytes],
+    method: str = "List",
+    allocatable: Sequence[str] | None = None,
+) -> Iterator[None]:
+    """Serve `v1.PodResourcesLister`; the socket vanishes at the end, as that of a kubelet that stops.
+
+    Args:
+        allocatable: the devices that it can assign; None: it does not implement that call.
+    """
     server = grpc.server(ThreadPoolExecutor(4))
-    handler: Any = grpc.unary_unary_rpc_method_handler(lambda _, context: answer(context))
-    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("v1.PodResourcesLister", {method: handler})])
+    handlers: dict[str, Any] = {method: grpc.unary_unary_rpc_method_handler(lambda _, context: answer(context))}
+    if allocatable is not None:
+        devices = _Allocatable(devices=[{"device_ids": allocatable}]).SerializeToString()
+        handlers["GetAllocatableResources"] = grpc.unary_unary_rpc_method_handler(lambda _, context: devices)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("v1.PodResourcesLister", handlers)])
     server.add_insecure_port(f"unix:{socket}")
     server.start()
     try:
