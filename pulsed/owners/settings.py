@@ -29,8 +29,8 @@ class JobSettings(Settings):
     interval: Duration = setting(1.0, "Time between two reads; five times as long without the directory.")
     squeue: CommandOrOff = setting(
         "squeue",
-        "Slurm's `squeue`, for what a job's file lacks: user, account, partition, name, array, part of a GPU (with `sinfo`). "
-        "`off`: not used.",
+        "Slurm's `squeue`, for what a job's file lacks: user, account, partition, name, array, part of a GPU (with "
+        "`sinfo`). `off`: not used.",
     )
 
 

@@ -275,8 +275,8 @@ def test_an_unknown_quantity_is_absent() -> None:
 
 
 def test_every_family_is_one_that_can_be_excluded() -> None:
-    owners = (ANN, Owner("pod", "ml/a", namespace="ml", name="a", workload="w", workload_kind="Job"))
-    owners = tuple(replace(owner, allocated=0.5) for owner in owners)
+    pod_owner = Owner("pod", "ml/a", namespace="ml", name="a", workload="w", workload_kind="Job", allocated=0.5)
+    owners = (replace(ANN, allocated=0.5), pod_owner)
     published = Published()
     published.node.interval = 10.0
     devices = [GPU, *(replace(GPU, entity=Entity("gpu", str(each), f"GPU-{each}")) for each in (1, 2, 3))]
