@@ -23,6 +23,7 @@ from tools.metrics_docs import metrics
 
 EXPECTED = ROOT / "tests" / "golden" / "expected"
 CONDITIONAL = {
+    "pulsed_job_allocated_gpu_seconds_total",  # a scheduler that gives parts of GPUs
     "pulsed_push_samples_total",  # with publish.otlp
     "pulsed_push_dropped_samples_total",
     "pulsed_push_up",
