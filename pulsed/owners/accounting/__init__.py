@@ -14,8 +14,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from pulsed.compute.mig_rollup import shares_of
 from pulsed.model.counters import CounterSnapshot
-from pulsed.model.gpu import Device, GpuKey
+from pulsed.model.gpu import BoardKey, Device, GpuKey
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.result import Result
 from pulsed.model.tick import GpuRow, Tick
@@ -23,7 +24,7 @@ from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.account import LEAKED, RAISED, Accounts, OwnerAccount, OwnerEvent
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.activity import Extremes
-from pulsed.owners.accounting.counter_vector import increase, observed
+from pulsed.owners.accounting.counter_vector import increase, observed, total, value
 from pulsed.owners.accounting.owner_roster import UNKNOWN_SECONDS, OwnerChange, OwnerRoster
 
 SILENT_SECONDS = 600.0
@@ -107,6 +108,7 @@ class OwnerAccounting:
     ) -> None:
         self._views: dict[str, _TargetView] = {}
         self._gpus: dict[GpuKey, AccountedGpu] = {}
+        self._boards: dict[BoardKey, CounterSnapshot] = {}  # with MIG, in the newest tick
         self._owners = OwnerRoster(self._gpus, ended_at, on_end, on_return)
 
     def add(self, tick: Tick) -> Sequence[OwnerChange]:
@@ -131,6 +133,8 @@ class OwnerAccounting:
                     if gpu.unsettled:
                         gpu.continue_change(rows[key])
                     gpu.row = rows[key]
+        if any(row.is_split for row in tick.gpus):
+            self._divide_board_energy(view, tick)
         for gpu in view.owned:
             gpu.add_extremes(tick)
         for gpu in view.held:
@@ -263,6 +267,31 @@ class OwnerAccounting:
         view.owned, view.held = [gpu for gpu in gpus.values() if gpu.owners], list(held.values())
         if len(self._gpus) > MAX_ABSENT_GPUS + sum(len(each.gpus) for each in self._views.values()):
             self._forget_gpus()
+
+    def _divide_board_energy(self, view: _TargetView, tick: Tick) -> None:
+        """Divide the energy of each board among its MIG instances with owners, by their compute slices.
+
+        No tool measures the energy of an instance. That of a board whose other instances are free is all theirs.
+        """
+        instances: dict[BoardKey, list[AccountedGpu]] = {}
+        for gpu in view.owned:
+            if gpu.device.entity.kind == "mig":
+                instances.setdefault(gpu.device.entity.board, []).append(gpu)
+        for row in tick.gpus:
+            if not row.is_split or not row.is_listed:
+                continue
+            board, counters = row.device.entity.board, row.result.counters
+            before, self._boards[board] = self._boards.get(board), counters
+            gpus = instances.get(board, ())
+            slices = [shares_of(gpu.device.entity.mig_profile, gpu.device.model).slices for gpu in gpus]
+            if before is None or before.created != counters.created or not gpus or None in slices:
+                continue
+            gained = increase(before, counters)
+            joules, unknown = total(gained, "class_energy_joules"), value(gained, "energy_unknown_seconds") or 0.0
+            for gpu, part in zip(gpus, slices, strict=True):
+                if joules is not None and part is not None:
+                    share = part / sum(filter(None, slices))
+                    gpu.add_board_energy(joules, share, observed(gained) - unknown)
 
     def _keeps_owners(self, key: GpuKey, row: GpuRow, tick: Tick) -> bool:
         """Return whether a GPU whose owners are not known is still that of its owners: labels come and go."""

@@ -92,6 +92,8 @@ class GpuAccount:
         shared: counters of the whole GPU over the time in which others had it, too.
         share: its share of these: by its activity where that is measured, otherwise an equal one.
         boundary: counters over the samples in which it got or lost the GPU, which are in no sum.
+        slices: energy of a MIG instance: its share of the board's by compute slices, and by its share of the instance.
+        board: the whole energy of the board over this time, its upper bound.
         allocated: counters times the part of the GPU that the scheduler gave it, over the time in which that is known.
         sharers: most owners at a time.
         memory_bytes: size of its device memory.
@@ -112,6 +114,8 @@ class GpuAccount:
     shared: CounterVector = EMPTY
     share: CounterVector = EMPTY
     boundary: CounterVector = EMPTY
+    slices: CounterVector = EMPTY
+    board: CounterVector = EMPTY
     allocated: CounterVector = EMPTY
     sharers: int = 1
     memory_bytes: Value = None
@@ -127,13 +131,14 @@ class GpuAccount:
 
     @property
     def estimate(self) -> CounterVector:
-        """The owner's counters, with a share of what it shared: those of all owners add up to the GPU's."""
-        return added(self.alone, self.share)
+        """The owner's counters, with a share of what it shared: those of all owners add up to the GPU's, and the energy
+        of all owners of MIG instances to the board's."""
+        return added(added(self.alone, self.share), self.slices)
 
     @property
     def upper(self) -> CounterVector:
         """The owner's counters are no higher than these, and no lower than `alone`."""
-        return added(added(self.alone, self.shared), self.boundary)
+        return added(added(added(self.alone, self.shared), self.boundary), self.board)
 
     @property
     def observed(self) -> float:
@@ -145,6 +150,11 @@ class GpuAccount:
         """Energy, of a shared GPU a share, also of the time in which pulsed did not run; None if never known."""
         counted = total(self.estimate, "class_energy_joules")
         return counted if counted is None and not self.bridged_joules else (counted or 0.0) + self.bridged_joules
+
+    @property
+    def estimated_joules(self) -> Value:
+        """The part of `joules` that is a share of a board with MIG; None without any."""
+        return total(self.slices, "class_energy_joules")
 
     @property
     def allocated_seconds(self) -> Value:
@@ -183,6 +193,10 @@ class GpuAccount:
             self.shared = added(self.shared, counters)
             self.share = added(self.share, scaled(counters, share))
             self.sharers = max(self.sharers, sharers)
+
+    def charge_board_energy(self, by_slices: CounterVector, at_most: CounterVector) -> None:
+        """Add the owner's share of the energy of a board with MIG, and all of it."""
+        self.slices, self.board = added(self.slices, by_slices), added(self.board, at_most)
 
     def charge_allocation(self, counters: CounterVector, allocated: Value) -> None:
         """Add counters of the GPU over a time in which this part of it, 0..1, was allocated to the owner."""

@@ -15,7 +15,7 @@ from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import POSITION, Reading, Value
 from pulsed.owners.accounting.account import OTHER, VIOLATIONS, Accounts, OwnerAccount
 from pulsed.owners.accounting.activity import Extremes, Moments
-from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed
+from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, energy_of, increase, observed, scaled
 
 UNKNOWN_USE = OwnerUse()
 
@@ -24,6 +24,17 @@ MAX_PAGE_SECONDS = 60.0
 
 CHANGES_TO_SETTLE = 2
 """The values of a page that was read with new owners are of a time before, and so is a part of the next ones."""
+
+
+class BoardEnergy(NamedTuple):
+    """The energy of a board over the seconds for which it is known, in joules, and an instance's share by slices."""
+
+    joules: float = 0.0
+    share: float = 0.0
+    seconds: float = 0.0
+
+
+NO_ENERGY = BoardEnergy()
 
 
 class GpuPart(NamedTuple):
@@ -63,6 +74,7 @@ class AccountedGpu:
         unsettled: how often the values of its page must change until they are certainly of the present owners alone.
         unsettled_seconds: observed since it is unsettled.
         changed: owners that got or lost it in the newest changes, while it is unsettled; without those that had ended.
+        board_energy: of a MIG instance: the energy of its board, and its share, since the start of the segment.
         departed: owners that lost it in the newest change of owners, and the Unix time of the tick with that change.
     """
 
@@ -84,6 +96,7 @@ class AccountedGpu:
     unsettled: int = 0
     unsettled_seconds: float = 0.0
     changed: Accounts = ()
+    board_energy: BoardEnergy = NO_ENERGY
     departed: Accounts = ()
     entered: float = -inf
 
@@ -171,18 +184,30 @@ class AccountedGpu:
     def start(self, base: CounterSnapshot, reading: Reading) -> None:
         """Start a segment at a sample."""
         self.base, self.violations, self.last = base, _violations(reading), (base, reading)
+        self.board_energy = NO_ENERGY
+
+    def add_board_energy(self, joules: float, share: float, seconds: float) -> None:
+        """Add the energy of its board over a sample, and its share, 0..1, unless these are of a change of owners."""
+        if self.base is not self.row.result.counters and not self.unsettled:
+            before = self.board_energy
+            self.board_energy = BoardEnergy(
+                before.joules + joules, before.share + joules * share, before.seconds + seconds
+            )
 
     def close(self, last: CounterSnapshot, reading: Reading) -> None:
         """Charge the segment up to a snapshot, from which it continues."""
         if self.base is None or self.base is last:
             return
-        counters = increase(self.base, last)
+        counters, energy = increase(self.base, last), self.board_energy
+        at_most = energy_of(counters, energy.joules, energy.seconds) if energy is not NO_ENERGY else EMPTY
+        by_slices = energy_of(counters, energy.share, energy.seconds) if energy is not NO_ENERGY else EMPTY
         violations = tuple(map(_gain, self.violations, _violations(reading)))
         for owner, part in zip(self.owners, self.parts, strict=True):
             account = owner.on(self.device)
             account.device = self.device
             account.charge(counters, len(self.owners), part.share)
-            account.charge_allocation(counters, part.allocated)
+            account.charge_board_energy(scaled(by_slices, part.share), at_most)
+            account.charge_allocation(added(counters, by_slices), part.allocated)
             account.add_violations(violations)
             account.extremes.include(self.extremes)
             account.moments.include(self.moments, part.share)

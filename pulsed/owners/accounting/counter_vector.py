@@ -35,6 +35,25 @@ def increase(before: CounterSnapshot, now: CounterSnapshot) -> CounterVector:
     return tuple(differences)
 
 
+def energy_of(counters: CounterVector, joules: float, seconds: float) -> CounterVector:
+    """Return the counters of an energy that the GPU's own counters lack, divided in proportion to the time in each
+    class and kind of idleness.
+
+    Args:
+        counters: of the time in which it was used.
+        joules: the energy.
+        seconds: the part of this time for which it is known.
+    """
+    vector: list[Value] = [None] * len(counters)
+    whole = observed(counters)
+    for times, energies in (("workload_class_seconds", "class_energy_joules"), ("idle_seconds", "idle_energy_joules")):
+        for state in next(each.states for each in COUNTERS if each.name == energies):
+            share = (value(counters, times, state) or 0.0) / whole if whole > 0.0 else 0.0
+            vector[COUNTER_POSITION[energies, state]] = joules * share
+    vector[COUNTER_POSITION["energy_unknown_seconds", ""]] = -seconds
+    return tuple(vector)
+
+
 def added(first: CounterVector, second: CounterVector) -> CounterVector:
     """Return the sum; a quantity that only one of them has is that one's."""
     if first is EMPTY or second is EMPTY:
@@ -46,7 +65,11 @@ def added(first: CounterVector, second: CounterVector) -> CounterVector:
 
 def scaled(vector: CounterVector, factor: float) -> CounterVector:
     """Return a share of all counters."""
-    return vector if factor == 1.0 else tuple([None if value is None else value * factor for value in vector])
+    return (
+        vector
+        if factor == 1.0 or vector is EMPTY
+        else tuple([None if value is None else value * factor for value in vector])
+    )
 
 
 def observed(vector: CounterVector) -> float:

@@ -57,6 +57,8 @@ class _SavedGpu:
     shared: _Counters = field(default_factory=dict)
     share: _Counters = field(default_factory=dict)
     boundary: _Counters = field(default_factory=dict)
+    slices: _Counters = field(default_factory=dict)
+    board: _Counters = field(default_factory=dict)
     allocated: _Counters = field(default_factory=dict)
     moments: dict[str, tuple[_Sum, _Sum, _Sum]] = field(default_factory=dict)
     findings: dict[str, FindingVerdict] = field(default_factory=dict)
@@ -94,7 +96,7 @@ class _SavedOwner:
 
 _ADAPTER = TypeAdapter(_SavedOwner)
 _PLAIN = ("held", "sharers", "memory_bytes", "bridged_joules", "energy", "events", "findings")
-_VECTORS = ("alone", "shared", "share", "boundary", "allocated")
+_VECTORS = ("alone", "shared", "share", "boundary", "slices", "board", "allocated")
 """Fields of `GpuAccount` that are saved as they are, and as counters by name."""
 
 

@@ -23,7 +23,7 @@ from pulsed.owners.report.job_statistics import timeline_numbers, total_statisti
 from pulsed.owners.report.sums import added, ratio_of
 
 _NUMBERS = ("gpu_seconds", "observed_seconds", "bridged_joules")
-_ALLOCATED = ("allocated_gpu_seconds", "allocated_joules")
+_NULLABLE = ("estimated_joules", "allocated_gpu_seconds", "allocated_joules")
 _COUNTERS = ("counters", "lower", "upper")
 
 
@@ -36,9 +36,9 @@ def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Pri
         "boundary_seconds": sum(gpu["boundary_seconds"] for gpu in gpus),
         "total": {
             **dict.fromkeys(_NUMBERS, 0.0),
-            **dict.fromkeys(_ALLOCATED),
+            **dict.fromkeys(_NULLABLE),
             **{name: {} for name in _COUNTERS},
-            **(added({name: gpu.get(name) for name in (*_NUMBERS, *_ALLOCATED, *_COUNTERS)} for gpu in gpus) or {}),
+            **(added({name: gpu.get(name) for name in (*_NUMBERS, *_NULLABLE, *_COUNTERS)} for gpu in gpus) or {}),
         },
         "gpus": gpus,
     }

@@ -206,8 +206,11 @@ def _energy(total: Account, gpus: Sequence[Account], unit: _Unit) -> str:
     if used is None:
         return ""
     idle = sum(by_state(total, "idle_energy_joules").values())
-    text = f"{'at least ' if without_energy(gpus) else ''}{used / unit.size:.1f} {unit.name}"
-    return text + (f", {idle / unit.size:.1f} of it while idle" if idle else "")
+    mark = "at least " if without_energy(gpus) else "about " if total.get("estimated_joules") else ""
+    texts = [f"{mark}{used / unit.size:.1f} {unit.name}", f"{idle / unit.size:.1f} of it while idle" if idle else ""]
+    if mark == "about ":
+        texts.append("by the slices of MIG instances in use")
+    return ", ".join(filter(None, texts))
 
 
 def _cost(cost: Mapping[str, Any] | None, total: Account) -> str:

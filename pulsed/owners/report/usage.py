@@ -46,12 +46,13 @@ SUMS: Mapping[str, str] = {
     "held_idle_seconds": "observed idle time",
     "energy_joules": "energy, where it is known; null without any",
     "energy_unknown_seconds": "observed time without energy",
+    "estimated_joules": "part of the energy that is a share of boards with MIG, by compute slices; null without any",
     "allocated_gpu_seconds": "observed time by the parts of GPUs that were allocated; null if these are not known",
     "allocated_joules": "energy by the same parts",
 }
 """Members of rows that are sums over the GPUs of owners."""
 
-NULLABLE = ("energy_joules", "allocated_gpu_seconds", "allocated_joules")
+NULLABLE = ("energy_joules", "estimated_joules", "allocated_gpu_seconds", "allocated_joules")
 """Those that are null if they were never known."""
 
 NO_SUMS: Mapping[str, float | None] = dict.fromkeys(SUMS, 0.0) | dict.fromkeys(NULLABLE)
@@ -211,7 +212,8 @@ def _hours(seconds: float) -> str:
 def _energy(row: Account) -> str:
     if row["energy_joules"] is None:
         return MISSING
-    return (">= " if lacks_energy(row) else "") + f"{row['energy_joules'] / JOULES_PER_KWH:,.1f}"
+    mark = ">= " if lacks_energy(row) else "~" if row.get("estimated_joules") else ""
+    return mark + f"{row['energy_joules'] / JOULES_PER_KWH:,.1f}"
 
 
 def _allocated(row: Account) -> str:

@@ -64,6 +64,11 @@ class CountedShape(DocumentModel):
     )
     observed_seconds: float = at("account.observed", "observed time, also of shared GPUs")
     bridged_joules: float = at("account.bridged_joules", "energy while pulsed did not run, by the GPU's own counter")
+    estimated_joules: float | None = at(
+        "account.estimated_joules",
+        "energy that is a share of a board with MIG, by compute slices; null without any. `lower` is without it, and"
+        " `upper` has all of the board's",
+    )
     allocated_gpu_seconds: float | None = at(
         "account.allocated_seconds",
         "observed time by the part of each GPU that the scheduler allocated, as by shards; null if that is not known",

@@ -328,6 +328,8 @@ def _sums(gpu: GpuAccount, now: float) -> Iterator[tuple[str, float]]:
     yield "held_idle_seconds", total(counters, "idle_seconds") or 0.0
     if (joules := gpu.joules) is not None:
         yield "energy_joules", joules
+    if (estimated := gpu.estimated_joules) is not None:
+        yield "estimated_joules", estimated
     if (allocated := gpu.allocated_seconds) is not None:
         yield "allocated_gpu_seconds", allocated
         if (joules := gpu.allocated_joules) is not None:

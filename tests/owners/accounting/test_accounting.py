@@ -218,6 +218,46 @@ def test_time_and_energy_by_allocation_beside_the_bounds_of_activity() -> None:
     assert load_account(dump_account(node.running(B))).gpus[GPU.entity.key].allocated_seconds == 1.5
 
 
+BOARD = Device(Entity("gpu", "0", "GPU-0"), "NVIDIA H100")
+LARGE, SMALL, FREE_PART = (
+    Device(Entity("mig", "0", "GPU-0", id, profile), "NVIDIA H100")
+    for id, profile in (("1", "3g.40gb"), ("2", "1g.10gb"), ("5", "1g.10gb"))
+)
+
+
+def test_the_energy_of_a_board_is_divided_among_its_instances_in_use() -> None:
+    """By compute slices; a free instance has none of it."""
+    node, devices = Node(), (BOARD, LARGE, SMALL, FREE_PART)
+    board, instance = WORKS, WORKS._replace(power_watts=None)
+    parts = {1: {A.key: OwnerUse(None, 0.5), B.key: OwnerUse(None, 0.5)}}
+    gpus = [((A, B), instance), ((C,), instance), ((), instance)]
+    for _ in range(5):
+        node.sees(((), board), *gpus, devices=devices, uses=parts)
+    joules = {owner.id: account_document(node.running(owner), "n", Prices(None, 3.6e6)) for owner in (A, B, C)}
+    for id, expected in (("a", 0.375), ("b", 0.375), ("c", 0.25)):
+        document = joules[id]
+        summary, total = document["total"]["summary"], document["total"]
+        assert isclose(summary["joules"], 4 * 500.0 * expected)
+        assert isclose(total["estimated_joules"], summary["joules"])
+        assert sum(total["upper"]["class_energy_joules"].values()) == 4 * 500.0
+        assert total["lower"]["class_energy_joules"] == {}
+        assert isclose(document["cost"]["total"], summary["joules"])
+        assert "about " in job_report(document)
+    rows = usage(node.accounting.running, "user", "n").rows
+    assert [isclose(row["energy_joules"], 4 * 500.0) for row in rows] == [True], "never more than the board's"
+    assert rows[0]["energy_unknown_seconds"] == 0.0
+    assert load_account(dump_account(node.running(C))).gpus[SMALL.entity.key].estimated_joules == 500.0
+
+
+def test_energy_of_a_board_that_is_not_known_is_not_divided() -> None:
+    node, devices = Node(), (BOARD, LARGE)
+    silent = WORKS._replace(power_watts=None)
+    for _ in range(3):
+        node.sees(((), silent), ((A,), silent), devices=devices)
+    (on_gpu,) = node.running(A).gpus.values()
+    assert (on_gpu.joules, on_gpu.estimated_joules) == (None, None)
+
+
 def test_activity_of_some_owners_alone_is_no_share() -> None:
     node = Node()
     for _ in range(3):
