@@ -20,6 +20,7 @@ from pulsed.daemon.changes import EventsFeature, log_finding
 from pulsed.daemon.day_files import DayFiles
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.daemon.kept_usage import KeptUsage
+from pulsed.durations import DAY
 from pulsed.json_text import as_text
 from pulsed.model.tick import Tick
 from pulsed.owners.accounting import OwnerAccounting
@@ -126,11 +127,15 @@ class AccountsFeature(Feature):
     async def run(self) -> None:
         """Write accounts as they end, and end owners that were on no tick for long."""
         swept = tried = time.monotonic()
+        day = int(time.time() // DAY)
         while True:
             await aligned_sleep(LOOK_SECONDS)
             now, files = time.monotonic(), self.ended_files
             if now - swept >= SWEEP_SECONDS:
                 swept = now
+                if (today := int(time.time() // DAY)) != day:
+                    day = today
+                    self.accounting.end_free()
                 self._announce(self.accounting.sweep(now, [target.name for target in self._store.targets]))
             if files is not None and files.unwritten and (not files.status.is_failing or now - tried >= RETRY_SECONDS):
                 tried = now

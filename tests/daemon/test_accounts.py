@@ -23,6 +23,7 @@ from pulsed.daemon.state_folder import StateFolder
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting import OwnerAccounting
+from pulsed.owners.accounting.account import FREE, OwnerAccount
 from pulsed.owners.settings import AccountsSettings
 from pulsed.present.api.account_documents import account_document
 from tests.compute.streams import BUSY
@@ -64,9 +65,14 @@ class Run:
             if sample.name == "pulsed_state_up"
         }
 
+    @property
+    def ended_jobs(self) -> list[OwnerAccount]:
+        """The accounts of owners that have ended and are in memory, without the time that is no owner's."""
+        return list(self.ended.find(lambda owner, end: owner.key != FREE.key))
+
     def found(self) -> list[float]:
-        """When the owners have ended that are in memory, the oldest first."""
-        return sorted(account.last_seen for account in self.ended.find())
+        """When these owners have ended, the oldest first."""
+        return sorted(account.last_seen for account in self.ended_jobs)
 
     def job_ends(self) -> None:
         """A runs for two seconds, while B goes on."""
@@ -80,11 +86,12 @@ def test_a_restart_keeps_running_and_ended_accounts(tmp_path: Path) -> None:
     first.stop()
     second = Run(tmp_path / "state", clock=first.node.clock)
     second.node.sees(((), BUSY), ((B,), BUSY))
-    (ended,) = second.ended.find()
+    (ended,) = second.ended_jobs
     assert (ended.owner, seconds(ended)) == (A, 2.0)
     assert seconds(second.node.running(B)) == 5.0
     second.stop()
-    assert len((tmp_path / "state").glob("*.ndjson").__next__().read_text().splitlines()) == 1
+    lines = next((tmp_path / "state").glob("*.ndjson")).read_text().splitlines()
+    assert [json.loads(line)["owner"]["id"] for line in lines] == ["a", "free"]
 
 
 def test_accounts_that_were_not_seen_again_are_not_lost_by_another_restart(tmp_path: Path) -> None:
@@ -109,8 +116,8 @@ def test_an_account_is_not_lost_while_its_write_waits_for_a_thread(
     writing = first.accounts.run() if writer == "accounts" else first.state.run()
     asyncio.run(cancelled_before_it_has_a_thread(writing, first.stop))
     second = Run(tmp_path, clock=first.node.clock)
-    assert [account.owner for account in second.ended.find()] == [A]
-    assert [account.owner for account in second.node.accounting.unfinished] == [B]
+    assert [account.owner for account in second.ended_jobs] == [A]
+    assert [account.owner for account in second.node.accounting.unfinished] == [B], "the rest of the time has ended"
 
 
 def test_without_a_folder_only_ended_accounts_are_kept() -> None:
@@ -131,7 +138,7 @@ def test_damaged_files_are_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert caplog.text.count("set aside") == 1
     run.job_ends()
     run.stop()
-    assert len(Run(tmp_path).ended) == 1
+    assert len(Run(tmp_path).ended_jobs) == 1
 
 
 def test_a_section_that_fails_stays_as_it_was_and_costs_no_other(
@@ -221,7 +228,7 @@ async def test_what_has_changed_is_written_regularly(tmp_path: Path, monkeypatch
         task.cancel()
     await asyncio.wait(writing)
     second = Run(tmp_path)
-    assert (len(second.ended), len(list(second.node.accounting.unfinished))) == (1, 1)
+    assert (len(second.ended_jobs), len(list(second.node.accounting.unfinished))) == (1, 1)
 
 
 @pytest.mark.slow
@@ -313,7 +320,7 @@ def test_accounts_that_could_not_be_written_survive_a_restart(tmp_path: Path) ->
     assert seconds(second.node.running(B)) == 5.0
     today.rmdir()
     second.stop()
-    assert len(today.read_bytes().splitlines()) == 1
+    assert [json.loads(line)["owner"]["id"] for line in today.read_bytes().splitlines()] == ["a", "free"]
     assert Run(tmp_path).found() == first.found()
 
 
@@ -329,7 +336,7 @@ def test_an_account_that_has_ended_does_not_run_again_after_a_crash(tmp_path: Pa
     first.stop()
     (tmp_path / "state.json").write_bytes(running)
     second = Run(tmp_path, clock=first.node.clock)
-    assert [account.owner for account in second.node.accounting.unfinished] == [B]
+    assert [account.owner for account in second.node.accounting.unfinished] == [B], "the rest of the time has ended"
     assert second.found() == first.found()
 
 
@@ -441,6 +448,27 @@ def test_no_change_of_a_file_stops_pulsed(tmp_path: Path, name: str) -> None:
             raise AssertionError(change) from error
 
 
+async def test_the_rows_of_a_report_add_up_to_all_time_of_the_gpus(tmp_path: Path) -> None:
+    """Over a restart, a day that ends, and changes of owners."""
+    first = Run(tmp_path)
+    first.job_ends()
+    first.stop()
+    second = Run(tmp_path, clock=first.node.clock)
+    for _ in range(2):
+        second.job_ends()
+        second.accounts.accounting.end_free()
+    second.node.sees(((), BUSY), ((), BUSY))
+    app = routes(*second.accounts.routes())
+    for by in ("user", "node", "namespace"):
+        _, document, _ = await ask(app, f"/report?by={by}&since=1")
+        observed = 2 * ((6 - 1) + (12 + 1 - 1))
+        assert sum(row["gpu_seconds"] for row in document["rows"]) == observed
+        assert sum(row["jobs"] for row in document["rows"]) == 2, "one was requeued"
+        assert {job["owner"]["kind"] for job in document["worst"]} <= {"slurm_job"}
+    _, document, _ = await ask(app, "/jobs?state=ended&since=1")
+    assert {job["owner"]["id"] for job in document["jobs"]} == {"a"}
+
+
 async def test_what_is_no_longer_in_memory_is_found_in_its_file(tmp_path: Path) -> None:
     """By every name, by filters with `since`, and in the report; the one that goes on is there once."""
     run = Run(tmp_path)
@@ -471,6 +499,7 @@ async def test_what_is_no_longer_in_memory_is_found_in_its_file(tmp_path: Path) 
     assert {user: (row["jobs"], row["gpu_seconds"]) for user, row in rows.items()} == {
         "ann": (4, 8.0),
         "bob": (2, 4.0),
+        "(no owner)": (0, 23.0),
         "": (1, (await found("/jobs/b"))["total"]["gpu_seconds"]),
     }
     assert ids(await found(f"/jobs?state=ended&since={time.time() + 10 * 86400:.0f}")) == []

@@ -21,10 +21,10 @@ from pulsed.model.owner import Owner, Owners
 from pulsed.model.result import Result
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import Reading, Value
-from pulsed.owners.accounting.account import LEAKED, RAISED, Accounts, OwnerAccount, OwnerEvent
+from pulsed.owners.accounting.account import FREE, LEAKED, RAISED, Accounts, OwnerAccount, OwnerEvent
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.activity import Extremes
-from pulsed.owners.accounting.counter_vector import increase, observed, total, value
+from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, total, value
 from pulsed.owners.accounting.owner_roster import UNKNOWN_SECONDS, OwnerChange, OwnerRoster
 
 SILENT_SECONDS = 600.0
@@ -108,11 +108,17 @@ class OwnerAccounting:
     ) -> None:
         self._views: dict[str, _TargetView] = {}
         self._gpus: dict[GpuKey, AccountedGpu] = {}
+        self._free_since: float | None = None
+        self._forgotten: dict[
+            str, tuple[Device, CounterVector]
+        ] = {}  # by node: time without owner of GPUs that are gone
         self._boards: dict[BoardKey, CounterSnapshot] = {}  # with MIG, in the newest tick
+        self._on_end = on_end
         self._owners = OwnerRoster(self._gpus, ended_at, on_end, on_return)
 
     def add(self, tick: Tick) -> Sequence[OwnerChange]:
         """Account for the next tick of a target; return the owners that began and ended."""
+        self._free_since = tick.time if self._free_since is None else self._free_since
         view = self._views.get(tick.target)
         if view is not None and tick.now - view.tick.now > _silent_seconds(tick):
             for gpu in view.gpus.values():
@@ -226,16 +232,51 @@ class OwnerAccounting:
         present = {key for view in self._views.values() for key in view.gpus}
         absent = [key for key in self._gpus if key not in present]
         for key in absent[: max(0, len(absent) - MAX_ABSENT_GPUS)]:
-            del self._gpus[key]
+            gpu = self._gpus.pop(key)
+            device, free = self._forgotten.get(gpu.device.entity.node, (gpu.device, EMPTY))
+            self._forgotten[device.entity.node] = device, added(free, gpu.free)
+
+    def free(self) -> OwnerAccount | None:
+        """Return the account of the time of GPUs that is no owner's, since it was ended last; None without any."""
+        for gpu in self._gpus.values():
+            if not gpu.owners and (last := self._last(gpu)) is not None:
+                gpu.close(*last)
+        parts = [*((gpu.device, gpu.free) for gpu in self._gpus.values()), *self._forgotten.values()]
+        parts = [part for part in parts if part[1] is not EMPTY]
+        if not parts or self._free_since is None:
+            return None
+        newest = max(view.tick.time for view in self._views.values()) if self._views else self._free_since
+        account = OwnerAccount(FREE, self._free_since, self._free_since, newest)
+        account.elapsed = max(newest - self._free_since, 0.0)
+        for device, counters in parts:
+            on_gpu = account.on(device)
+            on_gpu.alone, on_gpu.held = added(on_gpu.alone, counters), on_gpu.held + observed(counters)
+        return account
+
+    def end_free(self) -> None:
+        """End the account of the time that is no owner's, and begin the next one: there is one a day."""
+        account = self.free()
+        self._free_since = None
+        self._forgotten.clear()
+        for gpu in self._gpus.values():
+            gpu.free = EMPTY
+        if account is not None:
+            account.end = account.last_seen
+            self._on_end(account)
 
     @property
     def unfinished(self) -> Sequence[OwnerAccount]:
         """The accounts for `restore`: of all owners that have not ended, also those that were not yet seen again."""
-        return [*self.running, *self._owners.waiting]
+        free = self.free()
+        return [*self.running, *self._owners.waiting, *([free] if free is not None else ())]
 
     def restore(self, accounts: Iterable[OwnerAccount]) -> None:
         """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
-        self._owners.restore(accounts)
+        accounts = list(accounts)
+        for free in [account for account in accounts if account.owner.key == FREE.key]:
+            free.end = free.last_seen
+            self._on_end(free)
+        self._owners.restore([account for account in accounts if account.owner.key != FREE.key])
 
     def _update(self, view: _TargetView, tick: Tick) -> None:
         """Find the GPUs of a tick with new devices or owners, and charge what their owners got."""
@@ -269,20 +310,21 @@ class OwnerAccounting:
             self._forget_gpus()
 
     def _divide_board_energy(self, view: _TargetView, tick: Tick) -> None:
-        """Divide the energy of each board among its MIG instances with owners, by their compute slices.
+        """Divide the energy of each board among its MIG instances with owners, otherwise all, by their compute slices.
 
         No tool measures the energy of an instance. That of a board whose other instances are free is all theirs.
         """
         instances: dict[BoardKey, list[AccountedGpu]] = {}
-        for gpu in view.owned:
-            if gpu.device.entity.kind == "mig":
+        for gpu in view.gpus.values():
+            if gpu.device.entity.kind == "mig" and gpu.missed is None:
                 instances.setdefault(gpu.device.entity.board, []).append(gpu)
         for row in tick.gpus:
             if not row.is_split or not row.is_listed:
                 continue
             board, counters = row.device.entity.board, row.result.counters
             before, self._boards[board] = self._boards.get(board), counters
-            gpus = instances.get(board, ())
+            gpus = instances.get(board, [])
+            gpus = [gpu for gpu in gpus if gpu.owners] or gpus
             slices = [shares_of(gpu.device.entity.mig_profile, gpu.device.model).slices for gpu in gpus]
             if before is None or before.created != counters.created or not gpus or None in slices:
                 continue

@@ -1,6 +1,6 @@
 """The account of one owner, its part on each of its GPUs, and the charging of a GPU's time and energy to its owners.
 
-What a GPU does without an owner is not charged.
+What a GPU does without an owner is charged to `FREE`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ LEAKED = Owner("nobody", "nobody")
 _OTHERS = "other owners"
 OTHER = Owner("nobody", "other", user=_OTHERS, account=_OTHERS, namespace=_OTHERS, name=_OTHERS)
 """All owners without an account of their own, which reports show as one."""
+
+_NO_OWNER = "(no owner)"
+FREE = Owner("nobody", "free", user=_NO_OWNER, account=_NO_OWNER, namespace=_NO_OWNER, workload=_NO_OWNER)
+"""The owner, in reports only, of all time of GPUs that is no other owner's: with it, the rows add up to the bill."""
 
 MAX_EVENTS = 32
 """Health events that are kept per owner and GPU; the first ones matter."""

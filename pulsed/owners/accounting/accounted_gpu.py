@@ -75,6 +75,7 @@ class AccountedGpu:
         unsettled_seconds: observed since it is unsettled.
         changed: owners that got or lost it in the newest changes, while it is unsettled; without those that had ended.
         board_energy: of a MIG instance: the energy of its board, and its share, since the start of the segment.
+        free: its counters over the time that is no owner's: without one, and the shares of changes of owners.
         departed: owners that lost it in the newest change of owners, and the Unix time of the tick with that change.
     """
 
@@ -97,6 +98,7 @@ class AccountedGpu:
     unsettled_seconds: float = 0.0
     changed: Accounts = ()
     board_energy: BoardEnergy = NO_ENERGY
+    free: CounterVector = EMPTY
     departed: Accounts = ()
     entered: float = -inf
 
@@ -201,6 +203,8 @@ class AccountedGpu:
         counters, energy = increase(self.base, last), self.board_energy
         at_most = energy_of(counters, energy.joules, energy.seconds) if energy is not NO_ENERGY else EMPTY
         by_slices = energy_of(counters, energy.share, energy.seconds) if energy is not NO_ENERGY else EMPTY
+        if not self.owners:
+            self.free = added(added(self.free, counters), by_slices)
         violations = tuple(map(_gain, self.violations, _violations(reading)))
         for owner, part in zip(self.owners, self.parts, strict=True):
             account = owner.on(self.device)
@@ -256,9 +260,12 @@ class AccountedGpu:
     def _charge_boundary(self, owners: Sequence[OwnerAccount], counters: CounterVector) -> None:
         """Charge a sample of the time around a change.
 
-        Owners that have the GPU before and after it get an equal share, and the others a higher upper bound only.
+        Owners that have the GPU before and after it get an equal share, and the others a higher upper bound only: their
+        shares are no owner's.
         """
         either = dict.fromkeys((*owners, *self.changed))
+        if not either or self.changed:
+            self.free = added(self.free, scaled(counters, len(self.changed) / len(either) if either else 1.0))
         for account in either:
             on_gpu = account.on(self.device)
             if account in self.changed:

@@ -13,7 +13,7 @@ from pulsed.json_text import json_bytes
 from pulsed.model.job_names import names_of_owner
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting import OwnerAccounting
-from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.account import FREE, OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, EndedAccounts, account_key, ended_account
 from pulsed.owners.report.job_numbers import NO_PRICES, Prices
 from pulsed.owners.report.owner_totals import WorkloadTotals
@@ -86,8 +86,8 @@ class AccountFilter(NamedTuple):
         return self.matches_owner(account.owner)
 
     def matches_owner(self, owner: Owner) -> bool:
-        """Return whether an owner is wanted, whatever its state."""
-        return all(getattr(owner, name) == text for name, text in self.texts.items())
+        """Return whether an owner is wanted, whatever its state; `FREE` is none."""
+        return owner.key != FREE.key and all(getattr(owner, name) == text for name, text in self.texts.items())
 
     @property
     def texts(self) -> dict[str, str]:

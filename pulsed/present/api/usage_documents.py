@@ -12,7 +12,7 @@ from pydantic import Field, create_model
 from pulsed.model.gpu import key_of, node_of
 from pulsed.model.job_names import group_of, part_of
 from pulsed.model.owner import Owner
-from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
+from pulsed.owners.accounting.account import FREE, GpuAccount, OwnerAccount
 from pulsed.owners.accounting.counter_vector import observed, total, value
 from pulsed.owners.report.account_totals import MAX_PARTS, group_account, pod_account
 from pulsed.owners.report.job_comparison import compared_jobs, comparison_notes, comparison_rows
@@ -234,14 +234,17 @@ class UsageSums:
     def add(self, account: OwnerAccount) -> None:
         """Add the account of an owner."""
         job: _Parts = {}
+        is_free = account.owner.key == FREE.key
         for gpu in account.gpus.values():
-            sums, node = list(_sums(gpu, account.now)), node_of(gpu.device, self._here)
-            key = _job_key(account, node)
+            sums, node = list(_sums(gpu, account.now, is_held=not is_free)), node_of(gpu.device, self._here)
+            key = None if is_free else _job_key(account, node)
             self._gpus.setdefault(node, set()).add("|".join(filter(None, key_of(gpu.device, self._here))))
             _add(job, node, key, sums)
             job[node]["gpu_count"] = job[node].get("gpu_count", 0) + 1
             for by, rows in self._rows.items():
                 _add(_row_of(rows, tuple(_labels(by, account.owner, node).values())), node, key, sums)
+        if is_free:
+            return
         self._number -= 1
         idle = sum(part["held_idle_seconds"] for part in job.values())
         self._jobs.append((idle, self._number, job, account))
@@ -272,12 +275,13 @@ _Parts = dict[str, Document]
 """Sums by node, with the set of the keys of jobs."""
 
 
-def _add(parts: _Parts, node: str, key: str, sums: Iterable[tuple[str, float]]) -> None:
-    """Add what a job got out of a GPU."""
+def _add(parts: _Parts, node: str, key: str | None, sums: Iterable[tuple[str, float]]) -> None:
+    """Add what a job, or none, got out of a GPU."""
     part = parts.get(node)
     if part is None:
         part = parts[node] = {"job_keys": set(), **NO_SUMS, "cost": None}
-    part["job_keys"].add(key)
+    if key is not None:
+        part["job_keys"].add(key)
     for name, amount in sums:
         part[name] = (part[name] or 0.0) + amount
 
@@ -314,8 +318,8 @@ def _labels(by: GroupBy, owner: Owner, node: str) -> dict[str, str]:
     return {label: node if label == "node" else getattr(owner, label) for label in LABELS[by]}
 
 
-def _sums(gpu: GpuAccount, now: float) -> Iterator[tuple[str, float]]:
-    """Yield the members of `SUMS` of an owner's GPU; without its energy if that was never known."""
+def _sums(gpu: GpuAccount, now: float, *, is_held: bool) -> Iterator[tuple[str, float]]:
+    """Yield the members of `SUMS` of an owner's GPU, or of one without; without its energy if that was never known."""
     counters = gpu.estimate
     seconds = observed(counters)
     yield "gpu_seconds", seconds
@@ -325,7 +329,7 @@ def _sums(gpu: GpuAccount, now: float) -> Iterator[tuple[str, float]]:
         unknown = value(counters, f"{name}_unknown_seconds")
         yield f"{name}_unknown_seconds", seconds if unknown is None else unknown
     yield "real_utilization_seconds", value(counters, "real_utilization_seconds") or 0.0
-    yield "held_idle_seconds", total(counters, "idle_seconds") or 0.0
+    yield "held_idle_seconds", (total(counters, "idle_seconds") or 0.0) if is_held else 0.0
     if (joules := gpu.joules) is not None:
         yield "energy_joules", joules
     if (estimated := gpu.estimated_joules) is not None:

@@ -261,7 +261,9 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
         ] = False,
     ) -> Response:
         account_filter = AccountFilter(since=since or time.time() - REPORT_SECONDS)
-        running = usage(running_accounts(accounts, account_filter), by, store.node)
+        free = accounts.running.free()
+        unfinished = [*running_accounts(accounts, account_filter), *([free] if free is not None else ())]
+        running = usage(unfinished, by, store.node)
         newer = {digest(account_key(each)) for each in accounts.running.unfinished}
 
         def ended(check: ReadingTime) -> Usage:
