@@ -40,7 +40,7 @@ MAY_IMPORT = {
         "errors regular_file background_tasks daemon_thread die_with_parent config.settings config.values "
         "http kubernetes model translate.fields"
     ),
-    "owners": "durations config.settings config.values kubernetes",
+    "owners": "durations config.settings config.values kubernetes model",
     "owners.attribution": "errors regular_file background_tasks daemon_thread kubernetes model",
     "host": "durations regular_file config.settings config.values model owners.attribution",
     "translate": "errors model translate.units translate.fields owners.attribution",

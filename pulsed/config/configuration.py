@@ -25,6 +25,7 @@ from pulsed.host.settings import HostSettings
 from pulsed.kubernetes.settings import KubernetesSettings
 from pulsed.log import LogSettings
 from pulsed.model.gpu_selection import parse
+from pulsed.owners.exemptions import FindingSettings
 from pulsed.owners.report.job_numbers import Prices
 from pulsed.owners.settings import AccountsSettings, AttributionSettings
 from pulsed.present.exposition.page import PageSettings
@@ -89,6 +90,7 @@ class Config(Settings):
     kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")
     attribution: AttributionSettings = setting(AttributionSettings(), "Owners of the GPUs.")
     accounts: AccountsSettings = setting(AccountsSettings(), "Accounts of owners that have ended, in `state_dir`.")
+    findings: FindingSettings = setting(FindingSettings(), "Findings and advice about the work of owners.")
     notify: NotifySettings = setting(NotifySettings(), "Notifications of the owners of GPUs about findings.")
     prices: Prices = setting(Prices(), "Prices of GPU time and energy.")
     publish: PublishSettings = setting(PublishSettings(), "What is published.")

@@ -220,7 +220,8 @@ class FindingsFeature(Feature):
         self._families = OwnerFamilies(parts.store, accounts.accounting, workloads=accounts.workloads)
 
     def apply(self, config: Config) -> None:
-        """Publish the families of owners by a configuration."""
+        """Publish the families of owners, and exempt owners from findings, by a configuration."""
+        self._findings.exempt = config.findings.reason
         publish = config.publish
         self._families.configure(publish.max_owners, config.page_settings().catalog.owners)
 

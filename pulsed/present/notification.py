@@ -44,7 +44,7 @@ def owner_findings(account: OwnerAccount, idle_after: float) -> Iterator[OwnerFi
         for key in account.holding
         if account.gpus[key].extremes.idle_run >= idle_after and account.gpus[key].extremes.worked >= WARM_UP_SECONDS
     ]
-    if idle and account.owner.is_known:
+    if idle and account.owner.is_known and not account.exempt:
         seconds = max(gpu.extremes.idle_run for gpu in idle)
         yield OwnerFinding(
             "held_idle", idle, f"idle for the last {duration_text(seconds)}, after it had worked", IDLE_TEXT

@@ -817,3 +817,28 @@ def test_receivers_are_shown_by_host_and_program() -> None:
     assert "'url': 'https://hooks.slack.com/**********'" in shown
     assert "'exec': ['/bin/mail', '**********']" in shown
     assert "secret" not in shown
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("{partition: p}", "has no reason"),
+        ("{reason: r}", "needs one of partition, account, label"),
+        ("{user: ann, reason: r}", "has the unknown key user"),
+        ("interactive", "is not a mapping"),
+        ("{label: [a], reason: r}", "has a value that is not a text"),
+    ],
+)
+def test_an_exemption_that_is_not_valid(written: str, text: str) -> None:
+    (line,) = problems([f"findings.exempt=[{written}]"])
+    assert text in line
+
+
+def test_exemptions() -> None:
+    settings = load(
+        None, ["findings.exempt=[{partition: 007, reason: old}, {label: app=x, account: lab, reason: r}]"], {}
+    )
+    assert [each.written for each in settings.findings.exempt] == [
+        {"partition": "007", "reason": "old"},
+        {"account": "lab", "label": "app=x", "reason": "r"},
+    ]

@@ -456,7 +456,7 @@ async def test_the_rows_of_a_report_add_up_to_all_time_of_the_gpus(tmp_path: Pat
     second = Run(tmp_path, clock=first.node.clock)
     for _ in range(2):
         second.job_ends()
-        second.accounts.accounting.end_free()
+        second.node.accounting.end_free()
     second.node.sees(((), BUSY), ((), BUSY))
     app = routes(*second.accounts.routes())
     for by in ("user", "node", "namespace"):

@@ -262,6 +262,7 @@ class OwnerAccount:
         first: when the first sample was taken, by the same clock; unknown after a restart of pulsed.
         absent_ticks: ticks since it had a GPU.
         host: what it used of this host, as last read.
+        exempt: why there are no findings about its work, as of the newest evaluation; empty if there are.
     """
 
     owner: Owner
@@ -279,6 +280,7 @@ class OwnerAccount:
     timeline: Timeline = field(default_factory=Timeline)
     host: JobHostUsage | None = None
     balance: Balance = field(default_factory=Balance)
+    exempt: str = ""
 
     @property
     def is_of_leaked_memory(self) -> bool:

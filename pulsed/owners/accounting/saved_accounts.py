@@ -92,6 +92,7 @@ class _SavedOwner:
     timeline: _SavedTimeline = field(default_factory=_SavedTimeline)  # absent in an earlier version
     host: JobHostUsage | None = None
     balance: _SavedBalance = field(default_factory=_SavedBalance)
+    exempt: str = ""
 
 
 _ADAPTER = TypeAdapter(_SavedOwner)
@@ -112,6 +113,7 @@ def dump_account(account: OwnerAccount) -> SavedAccount:
         "timeline": account.timeline.dump(),
         "host": None if account.host is None else asdict(account.host),
         "balance": account.balance.dump(),
+        "exempt": account.exempt,
         "gpus": [_dump_gpu(each, account) for each in account.gpus.values()],
     }
 
@@ -135,7 +137,7 @@ def load_account(saved: object) -> OwnerAccount:
         account.elapsed = (
             max(moment - saved_account.begin, 0.0) if saved_account.elapsed is None else saved_account.elapsed
         )
-        account.host = saved_account.host
+        account.host, account.exempt = saved_account.host, saved_account.exempt
         account.timeline = Timeline.load(saved_account.timeline.width, saved_account.timeline.buckets)
         account.balance = Balance.load(saved_account.balance.sums, saved_account.balance.shared_seconds)
         for saved_gpu in saved_account.gpus:

@@ -7,7 +7,7 @@ inputs do not decide is not judged, and its `FindingVerdict` names what is missi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple
@@ -102,10 +102,14 @@ class FindingDetector:
     """Finds hangs and stragglers among the GPUs of owners, and sets the verdicts of their accounts.
 
     A finding ends when its condition does, or silently with the owner.
+
+    Attributes:
+        exempt: returns why there are no findings about the work of an owner; empty if there are.
     """
 
     def __init__(self, accounting: OwnerAccounting) -> None:
         self._accounting = accounting
+        self.exempt: Callable[[Owner], str] = lambda owner: ""
         self._watched: dict[GpuKey, _Watched] = {}
         self._leaked: dict[GpuKey, OwnedGpu] = {}
         self._due = 0.0
@@ -139,9 +143,13 @@ class FindingDetector:
 
     def _judge(self, account: OwnerAccount, gpus: Sequence[_Watched], tick: Tick) -> Iterator[FindingChange]:
         """Yield the changes of the findings about one owner; none while all of its GPUs are silent."""
-        if any(each.held.sharers > 1 for each in gpus):
+        account.exempt = self.exempt(account.owner)
+        reason = "it shares GPUs with others" if any(each.held.sharers > 1 for each in gpus) else ""
+        if account.exempt:
+            reason = f"exempt: {account.exempt}"
+        if reason:
             for each in gpus:
-                each.leave_unjudged("it shares GPUs with others")
+                each.leave_unjudged(reason)
             return
         silent = [each for each in gpus if each.is_silent(tick.now)]
         seen = [each for each in gpus if each not in silent]

@@ -94,9 +94,11 @@ class Advice(NamedTuple):
 
 def advice_of(account: Account) -> list[Advice]:
     """Return the advice about an account, the most important first; without enough observed time only that about GPUs
-    that do not answer and hangs."""
+    that do not answer and hangs, and of an exempt owner only the former."""
     samples = max((gpu["samples"] for gpu in account["gpus"]), default=0)
     has_enough = (account["coverage"] or 0.0) >= MIN_COVERAGE and account["elapsed_seconds"] >= MIN_SECONDS
+    if account.get("exempt"):  # absent in documents of older daemons
+        return list(_unanswered(account))
     if not has_enough or samples < MIN_SAMPLES:
         return [*_unanswered(account), *_hang(account)]
     return [advice for rule in _RULES for advice in rule(account)]

@@ -153,6 +153,9 @@ class Prices(Settings):
     gpu_hour: Factor | None = setting(None, "Price of a GPU hour. Unset: none.", example=2.5)
     kwh: Factor | None = setting(None, "Price of a kWh. Unset: none.", example=0.3)
     currency: Text = setting("EUR", "Currency of the prices.")
+    co2_grams_per_kwh: Factor | None = setting(
+        None, "Carbon intensity of the energy, for a column of `/report`. Unset: none.", example=350.0
+    )
 
     def of_time(self, gpu_seconds: float) -> float:
         """Return what GPU time costs; 0 without a price."""
@@ -161,6 +164,12 @@ class Prices(Settings):
     def of_energy(self, joules: float) -> float:
         """Return what energy costs; 0 without a price."""
         return (self.kwh or 0.0) * joules / JOULES_PER_KWH
+
+    def co2_grams(self, joules: float | None) -> float | None:
+        """Return the grams of CO2 of energy; None if it is unknown, or without an intensity."""
+        if joules is None or self.co2_grams_per_kwh is None:
+            return None
+        return self.co2_grams_per_kwh * joules / JOULES_PER_KWH
 
     def without_effect(self) -> Iterator[Problem]:
         """Yield the currency of no price."""

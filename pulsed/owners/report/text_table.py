@@ -56,8 +56,10 @@ _FINDING = TextColumn("FINDING", lambda account: first_finding(account) or "")
 
 
 def first_finding(account: Account) -> str | None:
-    """Return the name and the numbers of the first advice; None without any."""
+    """Return the name and the numbers of the first advice, otherwise why there is none; None without both."""
     advice = account["advice"]
+    if not advice and account.get("exempt"):  # absent in documents of older daemons
+        return f"exempt: {account['exempt']}"
     return f"{advice[0]['id']}: {advice[0]['evidence']}" if advice else None
 
 

@@ -118,7 +118,7 @@ def _nodes(row: Row) -> Mapping[str, Row]:
     if "nodes" in row:
         nodes: Mapping[str, Row] = row["nodes"]
         return nodes
-    part = {name: row[name] for name in (*SUMS, "cost", "gpu_count") if name in row}
+    part = {name: row[name] for name in (*SUMS, "cost", "co2_grams", "gpu_count") if name in row}
     return {"": part | {"job_keys": [f"{id(row)} {number}" for number in range(row.get("jobs", 1))]}}
 
 
@@ -127,10 +127,11 @@ def with_parts(row: Row, nodes: Mapping[str, Row]) -> Row:
     parts = list(nodes.values())
     sums = added({name: part.get(name) for name in SUMS} for part in parts)
     cost = reduce(_cost_sum, [part["cost"] for part in parts]) if parts else None
+    co2 = {"co2_grams": added(part.get("co2_grams") for part in parts)}
     count = {"jobs": len(job_keys(parts))}
     if "gpu_count" in row:
         count = {"gpu_count": sum(part["gpu_count"] for part in parts)}
-    return {**row, **(sums or NO_SUMS), **count, "cost": cost, "nodes": nodes}
+    return {**row, **(sums or NO_SUMS), **count, **co2, "cost": cost, "nodes": nodes}
 
 
 def job_keys(parts: Iterable[Row]) -> set[str]:
@@ -156,7 +157,8 @@ def _joined_parts(first: Row, second: Row) -> Mapping[str, Row]:
             sums = added({name: each.get(name) for name in SUMS} for each in (before, part))
             count = {"gpu_count": before["gpu_count"] + part["gpu_count"]} if "gpu_count" in part else {}
             keys = {"job_keys": list(job_keys((before, part)))}
-            nodes[node] = {**part, **sums, **count, **keys, "cost": _cost_sum(before["cost"], part["cost"])}
+            co2 = {"co2_grams": added((before.get("co2_grams"), part.get("co2_grams")))}
+            nodes[node] = {**part, **sums, **count, **keys, **co2, "cost": _cost_sum(before["cost"], part["cost"])}
         else:
             nodes[node] = part
     return nodes
@@ -221,6 +223,11 @@ def _allocated(row: Account) -> str:
     return MISSING if seconds is None else _hours(seconds)
 
 
+def _co2(row: Account) -> str:
+    grams = row.get("co2_grams")  # absent in reports of older daemons
+    return MISSING if grams is None else f"{grams / 1000.0:,.1f}"
+
+
 def _cost(row: Account) -> str:
     if (cost := row["cost"]) is None:
         return MISSING
@@ -243,8 +250,8 @@ _ROW = (
     *_USE,
     TextColumn("OBSERVED", lambda row: percent(ratio_of(row["observed_seconds"], row["held_seconds"]))),
 )
-_ALLOCATED = TextColumn("ALLOCATED H", _allocated)
-"""Of reports in which allocations are known."""
+_OPTIONAL = (TextColumn("ALLOCATED H", _allocated), TextColumn("CO2 KG", _co2))
+"""Of reports in which any row has them."""
 
 _JOB = (
     TextColumn("JOB", lambda job: job_name(job["owner"])),
@@ -266,8 +273,9 @@ def usage_table(report: Mapping[str, Any]) -> str:
     jobs = {key for row in rows for key in job_keys(_nodes(row).values())}
     sums = added({name: row.get(name) for name in SUMS} for row in rows)
     total = {**sums, "jobs": len(jobs), "cost": reduce(_cost_sum, [row["cost"] for row in rows])}
+    total["co2_grams"] = added(row.get("co2_grams") for row in rows)
     group = [TextColumn(label.replace("_", " ").upper(), _label(label)) for label in labels]
-    values = [*_ROW[:-1], *([_ALLOCATED] if _allocated(total) != MISSING else []), _ROW[-1]]
+    values = [*_ROW[:-1], *(column for column in _OPTIONAL if column.text(total) != MISSING), _ROW[-1]]
     columns = [*group, *values]
     table = cells(columns, rows)
     if len(rows) > 1:
@@ -287,7 +295,7 @@ def usage_csv(report: Mapping[str, Any]) -> str:
     out = io.StringIO()
     names = [*LABELS[report["by"]], "jobs", *SUMS]
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*names, "cost", "currency", "cost_is_lower_bound"])
+    writer.writerow([*names, "cost", "currency", "cost_is_lower_bound", "co2_grams"])
     for row in report["rows"]:
         cost = row["cost"] or {}
         values = [
@@ -295,6 +303,7 @@ def usage_csv(report: Mapping[str, Any]) -> str:
             cost.get("total"),
             cost.get("currency"),
             cost.get("is_lower_bound"),
+            row.get("co2_grams"),
         ]
         writer.writerow(["" if value is None else _cell(value) for value in values])
     return out.getvalue()

@@ -37,6 +37,8 @@ def verdict_of(account: Account) -> str:
     work = f"{percent(ratio)} real utilization on {count}"
     if any(is_of_board(account["owner"], gpu) for gpu in gpus):
         return f"Not known: which MIG instances of the board are this job's ({work} if all jobs did the same)."
+    if account.get("exempt"):  # absent in documents of older daemons
+        return f"Exempt from findings ({account['exempt']}): {work}."
     by_advice = {each["id"]: each["evidence"] for each in account["advice"]}
     if "hang" in by_advice:
         return f"Hangs: {by_advice['hang']}."

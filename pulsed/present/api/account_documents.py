@@ -301,6 +301,7 @@ class _AccountHead(DocumentModel):
     end: TimeOrNull = at("account.end")
     last_sample_time: Time = at("account.last_seen")
     elapsed_seconds: float = at("account.elapsed")
+    exempt: Text = at("account.exempt", "why there are no findings and advice about its work, by `findings.exempt`")
     timeline: TimelineShape = Field(  # type: ignore[valid-type] # of a row
         description="real utilization since `begin`, in at most 64 buckets: known GPU seconds, "
         "and its integral over them"

@@ -128,7 +128,10 @@ _SUMS: Any = {
     name: (float | None, Field(None, description=help)) if name in NULLABLE else (float, Field(description=help))
     for name, help in SUMS.items()
 }
-_COST: Any = {"cost": (UsageCostShape | None, Field(description="null without prices"))}
+_COST: Any = {
+    "cost": (UsageCostShape | None, Field(description="null without prices")),
+    "co2_grams": (float | None, Field(None, description="of the energy that is known, by prices.co2_grams_per_kwh")),
+}
 
 _KEYS: Any = {"job_keys": (list[str], Field(description="of their jobs; the same on all nodes of a job of Slurm"))}
 
@@ -180,8 +183,8 @@ class Usage(NamedTuple):
         """Return the sums with their costs."""
 
         def priced(row: Document) -> Document:
-            nodes = {node: {**part, "cost": _cost(part, prices)} for node, part in row["nodes"].items()}
-            return {**row, "cost": _cost(row, prices), "nodes": nodes}
+            nodes = {node: part | _priced(part, prices) for node, part in row["nodes"].items()}
+            return row | _priced(row, prices) | {"nodes": nodes}
 
         return Usage(list(map(priced, self.rows)), list(map(priced, self.worst)), self.gpus)
 
@@ -345,6 +348,10 @@ def _job(account: OwnerAccount, parts: _Parts, here: str) -> Document:
     head = {name: document[name] for name in ("owner", "begin", "end", "gpu_count")}
     head["is_demo"] = has_demo(document["gpus"])
     return with_parts(head | {"finding": first_finding(document)}, _listed(parts)) | {"gpu_count": head["gpu_count"]}
+
+
+def _priced(row: Mapping[str, Any], prices: Prices) -> Document:
+    return {"cost": _cost(row, prices), "co2_grams": prices.co2_grams(row["energy_joules"])}
 
 
 def _cost(row: Mapping[str, Any], prices: Prices) -> Document | None:

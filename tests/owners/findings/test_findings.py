@@ -16,8 +16,12 @@ from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import FindingVerdict
 from pulsed.owners.accounting.saved_accounts import dump_account, load_account
+from pulsed.owners.exemptions import Exemption, FindingSettings
 from pulsed.owners.findings import FindingChange, FindingDetector
+from pulsed.owners.report.job_report import job_report
+from pulsed.owners.report.text_table import first_finding
 from pulsed.present.api.account_documents import account_document
+from pulsed.present.notification import owner_findings
 from pulsed.reader.demo.source import DemoSource
 from pulsed.translate.translator import Translator
 from tests.compute.streams import DAY
@@ -612,3 +616,42 @@ async def test_the_demo_has_a_job_whose_gpus_do_different_work() -> None:
     for gpu in job.gpus.values():
         assert gpu.findings["hang"] == FindingVerdict(holds=False)
         assert gpu.findings["straggler"].missing.startswith("its GPUs do different work: tensor ")
+
+
+# Owners that are exempt
+
+
+def test_an_exempt_job_has_neither_findings_nor_advice_about_its_work() -> None:
+    owner = replace(A, partition="interactive")
+    settings = FindingSettings((Exemption("people think", partition="interactive"),))
+    made, other = Job(owner=owner), Job(owner=replace(A, partition="batch"))
+    for each in (made, other):
+        each.detector.exempt = settings.reason
+        each.does(20, WORK).does(60, SPIN).does(60, IDLE)
+    assert (made.found, made.missing("hang")) == ([], "exempt: people think")
+    assert other.found[0] == ("hang", "0", True)
+    account = made.node.running(owner)
+    assert list(owner_findings(account, 600.0)) == []
+    assert [each.kind for each in owner_findings(other.node.running(owner), 600.0)] == ["held_idle"]
+    document = account_document(load_account(dump_account(account)), "n")
+    assert (document["exempt"], document["advice"]) == ("people think", [])
+    assert job_report(document).splitlines()[1].startswith("Verdict     Exempt from findings (people think): ")
+    assert first_finding(document) == "exempt: people think"
+
+
+@pytest.mark.parametrize(
+    ("exemption", "is_exempt"),
+    [
+        (Exemption("r", partition="gpu"), True),
+        (Exemption("r", account="lab"), True),
+        (Exemption("r", label="app"), True),
+        (Exemption("r", label="app=notebook"), True),
+        (Exemption("r", label="app=train"), False),
+        (Exemption("r", label="other"), False),
+        (Exemption("r", partition="gpu", account="lab", label="app"), True),
+        (Exemption("r", partition="gpu", account="other"), False),
+    ],
+)
+def test_an_owner_must_match_all_criteria_of_an_exemption(exemption: Exemption, is_exempt: bool) -> None:
+    owner = Owner("slurm_job", "1", partition="gpu", account="lab", labels=(("app", "notebook"),))
+    assert exemption.matches(owner) is is_exempt

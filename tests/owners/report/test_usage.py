@@ -67,6 +67,31 @@ def test_gpus_that_two_daemons_report_count_once() -> None:
     assert usage_csv({"by": "user", "rows": merged.rows}).count("\n") == 3
 
 
+def test_carbon_has_a_column_where_its_intensity_is_known() -> None:
+    prices = Prices(co2_grams_per_kwh=400.0)
+    made = [usage([account_of(node)], "user", "here").with_costs(prices)._asdict() for node in ("n1", "n2")]
+    merged = merged_usage({"n1": made[0], "n2": made[1]}, LABELS["user"])
+    (row,) = merged.rows
+    kilowatt_hours = 2 * 4 * 4.0 * 0.5
+    assert (row["co2_grams"], row["cost"]) == (pytest.approx(400.0 * kilowatt_hours), None)
+    text = usage_table({"by": "user", "seconds": HOUR, "rows": [row], "worst": []})
+    assert "CO2 KG" in text
+    assert f" {0.4 * kilowatt_hours:.1f} " in text
+    header, line = usage_csv({"by": "user", "rows": [row]}).splitlines()
+    assert header.split(",")[-1] == "co2_grams"
+    assert float(line.split(",")[-1]) == pytest.approx(400.0 * kilowatt_hours)
+    assert "CO2" not in usage_table(
+        {"by": "user", "seconds": HOUR, "rows": report([(BOB, gpus("n1"))])["rows"], "worst": []}
+    )
+
+
+def account_of(node: str) -> OwnerAccount:
+    """Return an account of four GPUs of a node."""
+    account = OwnerAccount(BOB, BEGIN, BEGIN, BEGIN + 4.0 * HOUR, BEGIN + 4.0 * HOUR)
+    account.gpus = {gpu.device.entity.key: gpu for gpu in gpus(node)}
+    return account
+
+
 def test_a_requeued_job_is_one_job_and_pods_are_several() -> None:
     made = report([(BOB, gpus("n1")), (BOB, gpus("n2")), (pod("ml", "a"), gpus("n3")), (pod("ml", "b"), gpus("n4"))])
     assert {row["user"]: row["jobs"] for row in made["rows"]} == {"bob": 1, "": 2}
