@@ -22,6 +22,7 @@ from pulsed.owners.accounting.activity import WARM_UP_SECONDS
 from pulsed.owners.report.job_advice import FINDING_TEXTS, IDLE_TEXT
 from pulsed.owners.report.job_numbers import Account
 from pulsed.owners.report.job_report import job_report, job_title
+from pulsed.owners.report.verdict import verdict_of
 from pulsed.present.otlp.settings import ReceiverUrl, receiver_url
 
 FindingKind = Literal["held_idle", "leaked_memory", "hang", "gpu_lost"]
@@ -74,6 +75,7 @@ def notification(
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     owner = f"{job_title(account)}: " if account["owner"]["kind"] != "nobody" else ""
     return {
+        "verdict": verdict_of(account),
         "finding": finding.kind,
         "time": rfc3339(time),
         "node": node,
@@ -88,9 +90,9 @@ def notification(
 
 def slack_message(document: Mapping[str, Any]) -> dict[str, str]:
     """Return a document as a webhook of Slack takes it."""
-    title, remedy, text = (_escaped(document[name]) for name in ("title", "remedy", "text"))
+    verdict, title, remedy, text = (_escaped(document[name]) for name in ("verdict", "title", "remedy", "text"))
     link = f"\n<{document['url']}>" if document["url"] else ""
-    return {"text": f"*{title}*\n{remedy}{link}\n```{text}```"}
+    return {"text": f"{verdict}\n*{title}*\n{remedy}{link}\n```{text}```"}
 
 
 def _escaped(text: str) -> str:

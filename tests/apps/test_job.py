@@ -63,7 +63,9 @@ def test_the_list_and_one_job(start: Start) -> None:
     assert json.loads(pulsed("job", url, "--format", "json").stdout) == listed["jobs"]
     assert pulsed("job", "4711", url).stdout.startswith("Job 4711 (ann, lab)  train   1 x H100, 1 node, 4 h, ended")
     assert json.loads(pulsed("job", "4711", url, "--format", "json").stdout) == made
-    assert pulsed("job", "4711", url, "--format", "line").stdout.startswith("pulsed/1 gpus=1 h=4 ru=.4 ")
+    assert pulsed("job", "4711", url, "--format", "line").stdout.startswith(
+        "Works well: 40 % real utilization on 1 GPU. pulsed/1 gpus=1 h=4 ru=.4 "
+    )
     assert pulsed("job", "pod:ml/web", url).stdout.startswith("Pod ml/web ")
 
 

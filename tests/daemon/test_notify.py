@@ -296,7 +296,9 @@ def test_slack_gets_its_own_format_at_a_secret_url(
     told.looks()
     ((_, _, message),) = receiver.requests
     assert message.keys() == {"text"}
-    assert message["text"].startswith("*Job 4711  &lt;!channel&gt; &amp; '''x: GPU here/0: idle for")
+    verdict, _, rest = message["text"].partition("\n")
+    assert verdict.startswith("10 % real utilization on 1 GPU, but idle tail: ")
+    assert rest.startswith("*Job 4711  &lt;!channel&gt; &amp; '''x: GPU here/0: idle for")
     assert message["text"].count("```") == 2
     assert told.results == {("webhook", "failed"): 1}
     assert "secret" not in caplog.text
@@ -304,8 +306,8 @@ def test_slack_gets_its_own_format_at_a_secret_url(
 
 
 def test_a_link_needs_an_external_url() -> None:
-    document = {"title": "t", "remedy": "r", "text": "x", "url": "https://gpus.example.org/#/job/4711"}
-    assert slack_message(document)["text"] == "*t*\nr\n<https://gpus.example.org/#/job/4711>\n```x```"
+    document = {"verdict": "v", "title": "t", "remedy": "r", "text": "x", "url": "https://gpus.example.org/#/job/4711"}
+    assert slack_message(document)["text"] == "v\n*t*\nr\n<https://gpus.example.org/#/job/4711>\n```x```"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from pulsed.owners.report.job_numbers import (
 )
 from pulsed.owners.report.job_statistics import network_shares
 from pulsed.owners.report.text_table import has_demo
+from pulsed.owners.report.verdict import verdict_of
 from pulsed.printable import clean
 
 LINE_STATISTICS = {
@@ -41,7 +42,8 @@ LINE_STATISTICS = {
 
 
 def job_line(account: Account) -> str:
-    """Return one line of `name=value` for a scheduler's comment; what is not known is absent."""
+    """Return one line for a scheduler's comment: the verdict, then `pulsed/1` and numbers as `name=value`, of which
+    unknown ones are absent."""
     total, gpus = account["total"], account["gpus"]
     used = None if without_energy(gpus) else joules(total)
     held = by_state(total, "idle_seconds").get("held", 0.0)
@@ -64,7 +66,7 @@ def job_line(account: Account) -> str:
         fields.append(f"cov={_short(account['coverage'])}")
     if missing := account.get("missing_nodes"):
         fields.append(f"nodes={account['answered_nodes']}/{account['answered_nodes'] + len(missing)}")
-    return clean(f"pulsed/1 {' '.join(fields)}") + "\n"
+    return clean(f"{verdict_of(account)} pulsed/1 {' '.join(fields)}") + "\n"
 
 
 def _short(value: float) -> str:

@@ -47,7 +47,8 @@ def verdict_of(account: Account) -> str:
         idle = ratio_of(idle_seconds(total), total["gpu_seconds"])
         return f"Does nothing: {count} idle for {percent(idle)} of the time."
     if unused:
-        return f"{len(unused)} of {len(gpus)} GPUs were not used ({_names(account, unused)}): {work}."
+        were = "was" if len(unused) == 1 else "were"
+        return f"{len(unused)} of {len(gpus)} GPUs {were} not used ({_names(account, unused)}): {work}."
     if (text := _outlier(account)) is not None:
         return text
     if account["advice"]:

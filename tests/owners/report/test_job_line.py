@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pulsed.owners.report.job_line import NotJobstatsSummary, with_gpus
+from pulsed.owners.report.verdict import verdict_of
 from tests.owners.report.accounts import document, gpu_account
 
 CPU = {"total_memory": 2**36, "used_memory": 2**35, "total_time": 100.5, "cpus": 8}
@@ -28,7 +29,7 @@ def test_gpus_are_added_to_the_nodes_that_are_there() -> None:
         gpu_account(0, node="gpu01.hpc"), gpu_account(1, node="gpu01.hpc", real=0.2), gpu_account(0, node="x")
     )
     found = unpacked(with_gpus(summary, account))
-    assert found["pulsed"].startswith("pulsed/1 gpus=3 h=12 ")
+    assert found["pulsed"].startswith(f"{verdict_of(account)} pulsed/1 gpus=3 h=12 ")
     assert (found["total_time"], found["gpus"], found["nodes"].keys()) == (14400, 3, {"gpu01"})
     assert found["nodes"]["gpu01"] == {
         **CPU,

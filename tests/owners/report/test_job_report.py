@@ -86,7 +86,7 @@ def test_without_inputs_nothing_is_0() -> None:
     assert "Real work   unknown of what the GPUs can do\n" in report
     assert "Energy" not in report
     assert "Memory" not in report
-    assert job_line(made) == "pulsed/1 gpus=1 h=0 held_idle_h=0 cov=0\n"
+    assert job_line(made) == "Too little was observed for a verdict. pulsed/1 gpus=1 h=0 held_idle_h=0 cov=0\n"
 
 
 def test_money() -> None:
@@ -132,6 +132,7 @@ def test_a_report_shows_a_gpu_that_was_already_sick() -> None:
 def test_the_line_of_the_epilog() -> None:
     made = document(gpu_account(0), gpu_account(1, real=0.0, idle=1.0, seen=0.995))
     assert job_line(made) == (
+        "1 of 2 GPUs was not used (1): 20 % real utilization on 2 GPUs. "
         "pulsed/1 gpus=2 h=7.98 ru=.201 held_idle_h=3.98 kwh=2.398 mem=.6 sm=.5 w=500 flags=idle_gpu cov=.998\n"
     )
 

@@ -38,7 +38,7 @@ PEERS = [gpu_account(number, real=0.64) for number in range(7)]
         ),
         (
             document(*PEERS, gpu_account(7, real=0.0, idle=1.0)),
-            "1 of 8 GPUs were not used (7): 56 % real utilization on 8 GPUs.",
+            "1 of 8 GPUs was not used (7): 56 % real utilization on 8 GPUs.",
         ),
         (document(gpu_account(0, real=0.0, idle=1.0)), "Does nothing: 1 GPU idle for 100 % of the time."),
         (
