@@ -12,8 +12,9 @@ import shutil
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -248,8 +249,8 @@ class RealApiServer:
         """Create an object in the namespace `ml`, with its custom resource if need be; return the reference to it."""
         self.need_namespace("ml")
         kind, group = KINDS[plural], version.rpartition("/")[0]
-        if "." in group and self.request(f"{CRDS}/{plural}.{group}")[0] == 404:
-            self._define(version, plural, kind)
+        if "." in group:
+            self.define(version, plural, kind)
         metadata = {"name": name, "ownerReferences": [owner] if owner else []}
         path = f"/apis/{version}/namespaces/ml/{plural}"
         made = self.done(path, {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": SPECS.get(kind, {})})
@@ -277,14 +278,26 @@ class RealApiServer:
         self.token = token
         self.token_file.write_text(token)
 
-    def _define(self, version: str, plural: str, kind: str) -> None:
+    def define(self, version: str, plural: str, kind: str, scope: str = "Namespaced") -> None:
+        """Create a custom resource that takes any fields, unless it exists."""
         group, _, number = version.rpartition("/")
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         served = {"name": number, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-        names = {"plural": plural, "kind": kind}
-        spec = {"group": group, "names": names, "scope": "Namespaced", "versions": [served]}
-        self.done(CRDS, {"metadata": {"name": f"{plural}.{group}"}, "spec": spec})
-        until(lambda: self.request(f"/apis/{version}/namespaces/ml/{plural}")[0] == 200)
+        spec = {"group": group, "names": {"plural": plural, "kind": kind}, "scope": scope, "versions": [served]}
+        self.define_all([{"metadata": {"name": f"{plural}.{group}"}, "spec": spec}])
+
+    def define_all(self, definitions: Sequence[Mapping[str, Any]]) -> None:
+        """Create custom resources that do not exist, and wait until the server has them."""
+        for each in definitions:
+            path = f"{CRDS}/{each['metadata']['name']}"
+            if self.request(path)[0] == 404:
+                self.done(CRDS, each)
+            spec = each["spec"]
+            served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+            until(partial(self._has, served))
+
+    def _has(self, path: str) -> bool:
+        return self.request(path)[0] == 200
 
     def delete(self, name: str, namespace: str = "gpu-operator") -> None:
         """Delete a pod at once."""
