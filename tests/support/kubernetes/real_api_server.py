@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.certificates import Pair, make
 from tests.support.daemon import free_port
@@ -66,6 +67,18 @@ CREATED = (
     "/api/v1 services",
 )
 """Kinds of objects that tests create, beside custom resources: those before what they control."""
+
+
+OPERATED: Mapping[str, tuple[str, str, str]] = {
+    "PodMonitor": ("monitoring.coreos.com/v1", "podmonitors", "Namespaced"),
+    "ServiceMonitor": ("monitoring.coreos.com/v1", "servicemonitors", "Namespaced"),
+    "PrometheusRule": ("monitoring.coreos.com/v1", "prometheusrules", "Namespaced"),
+    "Azure's PodMonitor": ("azmonitoring.coreos.com/v1", "podmonitors", "Namespaced"),
+    "ClusterPodMonitoring": ("monitoring.googleapis.com/v1", "clusterpodmonitorings", "Cluster"),
+    "VMPodScrape": ("operator.victoriametrics.com/v1beta1", "vmpodscrapes", "Namespaced"),
+    "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects", "Namespaced"),
+}
+"""API version, plural and scope of kinds of operators."""
 
 
 def program(name: str = "kube-apiserver") -> str:
@@ -267,9 +280,9 @@ class RealApiServer:
         ]
         for version, plural in (words.split() for words in (*CREATED, *custom)):
             for item in self.done(f"{version}/{plural}")["items"]:
-                metadata = item["metadata"]
-                if (metadata["namespace"], metadata["name"]) != ("default", "kubernetes"):
-                    path = f"{version}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
+                name, namespace = item["metadata"]["name"], item["metadata"].get("namespace")
+                if (namespace, name) != ("default", "kubernetes"):
+                    path = f"{version}{f'/namespaces/{namespace}' if namespace else ''}/{plural}/{name}"
                     # In the background: no controller removes the finalizers that other policies add.
                     self.done(f"{path}?gracePeriodSeconds=0&propagationPolicy=Background", method="DELETE")
 
@@ -277,6 +290,13 @@ class RealApiServer:
         """Renew the token."""
         self.token = token
         self.token_file.write_text(token)
+
+    def define_operated(self, definitions: Path | None) -> None:
+        """Create the kinds of operators, by the definitions of a folder; without one they take any fields."""
+        if definitions:
+            self.define_all([yaml.safe_load(path.read_text()) for path in sorted(definitions.glob("*.yaml"))])
+        for kind, (version, plural, scope) in OPERATED.items():
+            self.define(version, plural, kind.rpartition(" ")[2], scope)
 
     def define(self, version: str, plural: str, kind: str, scope: str = "Namespaced") -> None:
         """Create a custom resource that takes any fields, unless it exists."""

@@ -1,16 +1,13 @@
 """Every documented rendering and example, in a server-side dry run of a real API server.
 
-Server-side apply refuses unknown fields and wrong types. TEST_CRDS is a folder with the operators' definitions of their
-kinds; without it the server takes any fields of these, and `complaints` has judged them (`test_values_examples.py`).
+Server-side apply refuses unknown fields and wrong types; of operators' kinds where TEST_CRDS has their definitions.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,17 +20,6 @@ from tests.system.deploy.test_helm_install import resources
 from tests.system.deploy.test_values_examples import PLATFORMS, values
 from tests.system.deploy.worlds import example
 
-OPERATED: Mapping[str, tuple[str, str, str]] = {
-    "PodMonitor": ("monitoring.coreos.com/v1", "podmonitors", "Namespaced"),
-    "ServiceMonitor": ("monitoring.coreos.com/v1", "servicemonitors", "Namespaced"),
-    "PrometheusRule": ("monitoring.coreos.com/v1", "prometheusrules", "Namespaced"),
-    "Azure's PodMonitor": ("azmonitoring.coreos.com/v1", "podmonitors", "Namespaced"),
-    "ClusterPodMonitoring": ("monitoring.googleapis.com/v1", "clusterpodmonitorings", "Cluster"),
-    "VMPodScrape": ("operator.victoriametrics.com/v1beta1", "vmpodscrapes", "Namespaced"),
-    "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects", "Namespaced"),
-}
-"""API version, plural and scope of the operators' kinds."""
-
 DOCUMENTED: Mapping[str, Values] = {
     **{f"platform {name}": values(name) for name in PLATFORMS},
     **{f"ci {path.stem}": yaml.safe_load(path.read_text()) for path in sorted((CHART / "ci").glob("*.yaml"))},
@@ -41,19 +27,9 @@ DOCUMENTED: Mapping[str, Values] = {
 }
 
 
-@pytest.fixture
-def server(real: RealApiServer) -> RealApiServer:
-    """The API server with the kinds of operators."""
-    if folder := os.environ.get("TEST_CRDS"):
-        real.define_all([yaml.safe_load(path.read_text()) for path in sorted(Path(folder).glob("*.yaml"))])
-    for kind, (version, plural, scope) in OPERATED.items():
-        real.define(version, plural, kind.rpartition(" ")[2], scope)
-    return real
-
-
-def refusals(server: RealApiServer, manifests: Sequence[Manifest]) -> Iterator[str]:
+def refusals(operated: RealApiServer, manifests: Sequence[Manifest]) -> Iterator[str]:
     """Yield the messages of the server about objects that it would not take; it stores none."""
-    known = resources(server)
+    known = resources(operated)
     for manifest in map(copy.deepcopy, manifests):
         if manifest["apiVersion"] == "autoscaling/v2":  # the server is of version 1.20, which has its predecessor
             manifest["apiVersion"] = "autoscaling/v2beta2"
@@ -63,36 +39,36 @@ def refusals(server: RealApiServer, manifests: Sequence[Manifest]) -> Iterator[s
         plural, is_namespaced = known[version, manifest["kind"]]
         namespace = metadata.get("namespace", NAMESPACE)
         if is_namespaced:
-            server.need_namespace(namespace)
+            operated.need_namespace(namespace)
         where = f"/namespaces/{namespace}" if is_namespaced else ""
         path = f"/{'apis' if '/' in version else 'api'}/{version}{where}/{plural}/{metadata['name']}"
         query = "?dryRun=All&fieldManager=test"
-        status, _, answer = server.request(path + query, manifest, "PATCH", content="application/apply-patch+yaml")
+        status, _, answer = operated.request(path + query, manifest, "PATCH", content="application/apply-patch+yaml")
         if status not in (200, 201):
             yield f"{manifest['kind']} {metadata['name']}: {json.loads(answer)['message']}"
         else:
-            assert server.request(path)[0] == 404
+            assert operated.request(path)[0] == 404
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)
-def test_a_real_api_server_would_take_every_rendering(name: str, server: RealApiServer) -> None:
-    assert list(refusals(server, render(DOCUMENTED[name]))) == []
+def test_a_real_api_server_would_take_every_rendering(name: str, operated: RealApiServer) -> None:
+    assert list(refusals(operated, render(DOCUMENTED[name]))) == []
 
 
 @pytest.mark.parametrize("name", ["hpa", "scaledobject"])
-def test_a_real_api_server_would_take_the_examples_of_autoscaling(name: str, server: RealApiServer) -> None:
-    assert list(refusals(server, [example(name)])) == []
+def test_a_real_api_server_would_take_the_examples_of_autoscaling(name: str, operated: RealApiServer) -> None:
+    assert list(refusals(operated, [example(name)])) == []
 
 
-def test_a_dry_run_refuses_what_is_wrong(server: RealApiServer) -> None:
+def test_a_dry_run_refuses_what_is_wrong(operated: RealApiServer) -> None:
     def refused(change: str, value: Any) -> str:
         manifests = copy.deepcopy(render({}))
         pod_template(manifests)["spec"][change] = value
-        (message,) = refusals(server, manifests)
+        (message,) = refusals(operated, manifests)
         return message
 
     assert "hostNetwrk: field not declared in schema" in refused("hostNetwrk", True)
     assert "restartPolicy: Unsupported value" in refused("restartPolicy", "Sometimes")
     wrong = example("hpa")
     wrong["spec"]["maxReplicas"] = "8"
-    assert list(refusals(server, [wrong])) != []
+    assert list(refusals(operated, [wrong])) != []
