@@ -8,7 +8,7 @@
 #                            of property tests, each fuzz target, advisories, the two commands on Debian 13
 #   make bench               the bars, met or not (10 min); ARGS="parse tick" only these figures
 #   make release VERSION=x.y.z   version, changelog, dist/ with wheel, deb, rpm, chart, images, SBOM and checksums, tag
-#   make kubernetes          kube-apiserver and etcd for the tests that use them, built once for this user (5 to 10 min)
+#   make kubernetes          servers of Kubernetes for the tests that use them, built once for this user (5 to 10 min)
 #   make hardware            known work by PyTorch on this node's GPU (4 min): classes and readings against what they must be
 #   make dcgm PROFILE=h100   pulsed on NVIDIA's own programs and their mock of a board (docs/architecture.md)
 #   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 dmon record"

@@ -42,7 +42,7 @@ def main(parent: int, command: list[str]) -> int:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     try:
-        os.execv(command[0], command)
+        os.execvp(command[0], command)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN

@@ -74,9 +74,9 @@ MAY_IMPORT = {
         "config.configuration collector cli"
     ),
     "daemon": (
-        "durations errors heap json_text regular_file background_tasks daemon_thread lane log http kubernetes "
-        "model reader owners owners.attribution host translate compute owners.accounting owners.findings owners.report "
-        "present.otlp present server config.configuration collector cli"
+        "durations errors heap json_text regular_file background_tasks daemon_thread lane die_with_parent log http "
+        "kubernetes model reader owners owners.attribution host translate compute owners.accounting owners.findings "
+        "owners.report present.otlp present server config.configuration collector cli"
     ),
     "__main__": "cli",
 }

@@ -35,8 +35,8 @@ from pulsed.regular_file import is_readable_by_all
 MAX_BYTES, MAX_REPORT_BYTES = 16 * 2**20, 32 * 2**20
 """Size limits of an answer, and of one of `/report`; 1,000 GPUs with all fields take some 5 MB."""
 
-MAX_PAGES, PAGES_SECONDS = 1000, 300.0
-"""Limits of all pages of `/jobs`: whoever answers chooses how many there are."""
+MAX_PAGES, MAX_PAGES_BYTES, PAGES_SECONDS = 1000, 128 * 2**20, 300.0
+"""Limits of all pages of `/jobs`: whoever answers chooses how many there are. A job of one GPU has some 10 kB."""
 
 _MAX_REFUSAL_BYTES = 64 * 2**10
 _MAX_REDIRECTS = 10
@@ -251,20 +251,23 @@ PAGE = 250
 """Jobs of one answer: of 8 GPUs each has some 60 kB."""
 
 
-def all_jobs(get: Callable[[str], Document], query: str = "", *, with_ended: bool = False) -> Document:
+def all_jobs(where: str, get: Callable[[str], Document], query: str = "", *, with_ended: bool = False) -> Document:
     """Return an answer of `/jobs` that has every running owner; ended ones follow as far as the last page has them.
 
     Args:
+        where: the daemon, for a message.
         get: returns the document of a path.
         query: further parameters, each with a leading `&`.
         with_ended: whether it has every owner that matches, also ended ones; the query then has `since`.
     """
     answer = page = get(f"/jobs?limit={PAGE}{query}")
-    pages, end = 1, time.monotonic() + PAGES_SECONDS
+    pages, size, end = 1, 0, time.monotonic() + PAGES_SECONDS
     while len(page["jobs"]) == PAGE if with_ended else len(answer["jobs"]) < answer.get("running", 0):  # absent of old
-        pages += 1
-        if pages > MAX_PAGES or time.monotonic() > end:
-            raise DaemonUnreachable(f"/jobs has more than {pages - 1} pages", "Give a shorter --since, or filters")
+        pages, size = pages + 1, size + len(json.dumps(page))
+        if pages > MAX_PAGES or size > MAX_PAGES_BYTES or time.monotonic() > end:
+            limits = f"{MAX_PAGES_BYTES >> 20} MiB, {MAX_PAGES} pages and {PAGES_SECONDS:g} s"
+            text = f"{where}: /jobs has more than fits into {limits}"
+            raise DaemonUnreachable(text, "Give a shorter --since, or filters")
         page = get(f"/jobs?limit={PAGE}{query}&offset={len(answer['jobs'])}")
         if not page["jobs"]:
             break  # owners have ended meanwhile

@@ -96,7 +96,9 @@ def run_report(options: argparse.Namespace) -> int:
     """
     clients = clients_of(options.urls, options.nodes, client_settings(options))
     path = f"/report?by={options.by}&since={time.time() - options.since:.0f}&parts=true"
-    answers = _all_answers(clients, lambda get: get(path), "rows", lambda each: _check_report(each, options)).checked()
+    answers = _all_answers(
+        clients, lambda _, get: get(path), "rows", lambda each: _check_report(each, options)
+    ).checked()
     merged = merged_usage(answers.documents, LABELS[options.by])
     usage: Document = {
         "by": options.by,
@@ -121,7 +123,10 @@ def _print_jobs(clients: Clients, format: str, filters: str = "", *, with_findin
     """Print the jobs of some daemons, running ones first; with `since` in the filters, all that match are read."""
     query = f"&{filters}" if filters else ""
     answers = _all_answers(
-        clients, lambda get: all_jobs(get, query, with_ended="since=" in query), "jobs", _check_jobs
+        clients,
+        lambda client, get: all_jobs(client.address, get, query, with_ended="since=" in query),
+        "jobs",
+        lambda answer: _check_jobs(answer["jobs"], format),
     ).checked()
     accounts, duplicates = merged_accounts({name: answer["jobs"] for name, answer in answers.documents.items()})
     accounts.sort(key=lambda account: account["begin"], reverse=True)
@@ -137,7 +142,7 @@ def _print_jobs(clients: Clients, format: str, filters: str = "", *, with_findin
 def _account(clients: Clients, id: str) -> Document:
     """Return the account of a job over all nodes."""
     path = f"/jobs/{quote(id, safe='/:')}"
-    accounts, errors = _all_answers(clients, lambda get: get(path), "gpus", job_report)
+    accounts, errors = _all_answers(clients, lambda _, get: get(path), "gpus", _check_account)
     if not accounts:
         raise _error(id, clients, list(errors.values()))
     newest = max(accounts.values(), key=lambda account: account["begin"])
@@ -220,20 +225,28 @@ def _check_report(report: Document, options: argparse.Namespace) -> None:
     usage_csv(usage)
 
 
-def _check_jobs(answer: Document) -> None:
+def _check_account(account: Document) -> None:
+    """Render the account of one daemon."""
+    for render in _FORMATS.values():
+        render(account)
+
+
+def _check_jobs(accounts: list[Document], format: str) -> None:
     """Render the jobs of one daemon."""
-    job_table(answer["jobs"], with_findings=True)
-    sorted(f"{account['begin']}{account['end']}" for account in answer["jobs"])
+    job_table(accounts, with_findings=True)
+    sorted(f"{account['begin']}{account['end']}" for account in accounts)
+    if format == "json":
+        _json(accounts)
 
 
 def _all_answers(
-    clients: Clients, request: Callable[[Get], Document], has: str, check: Callable[[Document], object]
+    clients: Clients, request: Callable[[DaemonClient, Get], Document], has: str, check: Callable[[Document], object]
 ) -> DaemonAnswers:
     """Return what is requested of each daemon, or its error.
 
     Args:
         clients: by node.
-        request: gets a function of paths.
+        request: gets a client and a function of paths.
         has: a member that every document has, unless the daemon is something else.
         check: renders a document: what fails there is an error of this daemon alone.
     """
@@ -246,12 +259,12 @@ def _all_answers(
             return document
 
         try:
-            document = request(get)
+            document = request(client, get)
         except (DaemonUnreachable, RequestRefused) as error:
             return error
         try:
             check(document)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             text = f"{client.address}: a row is not that of a pulsed ({type(error).__name__}: {clean(str(error))})"
             return OddAnswer(text, "Check that the URL is of a pulsed, and its version")
         return document

@@ -131,14 +131,15 @@ class Config(Settings):
     def masked(self) -> dict[str, object]:
         """Return all settings as JSON, for everybody to see: secrets and logins in URLs are replaced by stars.
 
-        The receivers of notifications are shown by scheme and host, and by program: paths and arguments may be secret.
+        Receivers are shown by scheme and host, and by program: paths and arguments may be secret.
         """
         notify = replace(
             self.notify,
             exec=self.notify.exec[:1] + (STARS,) * (len(self.notify.exec) > 1),
             webhook=replace(self.notify.webhook, url=_place(self.notify.webhook.url)),
         )
-        return shown_settings(replace(self, notify=notify))
+        otlp = replace(self.publish.otlp, url=_place(self.publish.otlp.url))
+        return shown_settings(replace(self, notify=notify, publish=replace(self.publish, otlp=otlp)))
 
 
 def _place(url: str | None) -> str | None:

@@ -24,6 +24,7 @@ from pulsed.background_tasks import aligned_sleep
 from pulsed.config.configuration import Config
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
+from pulsed.die_with_parent import CANNOT_RUN, NOT_FOUND, dying_with_parent
 from pulsed.durations import HOUR
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls
 from pulsed.json_text import json_bytes
@@ -235,8 +236,9 @@ class Notify(Feature):
             stdin.write(json_bytes(document) + b"\n")
             stdin.seek(0)
             try:
+                # The event loop waits until a child has executed its program: here Python's, whose file system answers.
                 process = await asyncio.create_subprocess_exec(
-                    *self._settings.exec,
+                    *dying_with_parent(self._settings.exec),
                     stdin=stdin,
                     stdout=asyncio.subprocess.DEVNULL,
                     env={name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)},
@@ -254,6 +256,8 @@ class Notify(Feature):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
+        if process.returncode in (CANNOT_RUN, NOT_FOUND):
+            raise NotDelivered(f"{self._settings.exec[0]} cannot be run")
         if process.returncode:
             raise NotDelivered(f"{self._settings.exec[0]} ended with {process.returncode}")
 

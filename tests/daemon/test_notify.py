@@ -205,7 +205,7 @@ def test_a_receiver_that_hangs_does_not_delay_the_other(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        (("/nowhere/mail",), "/nowhere/mail cannot be run: [Errno 2] No such file or directory: '/nowhere/mail'"),
+        (("/nowhere/mail",), "/nowhere/mail cannot be run"),
         (("/bin/sh", "-c", "exit 3"), "/bin/sh ended with 3"),
         (("/bin/sh", "-c", "sleep 600"), "/bin/sh took more than 0.2 s"),
     ],
@@ -217,7 +217,8 @@ def test_a_program_that_fails_is_tried_again_and_counted(
     command: tuple[str, ...],
     reason: str,
 ) -> None:
-    monkeypatch.setattr(notify, "RECEIVER_SECONDS", 0.2)
+    if "0.2 s" in reason:
+        monkeypatch.setattr(notify, "RECEIVER_SECONDS", 0.2)
     monkeypatch.setattr(notify, "FIRST_PAUSE_SECONDS", 0.0)
     told = Told(tmp_path, exec=command)
     told.works_and_stops()

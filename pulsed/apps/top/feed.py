@@ -107,7 +107,7 @@ class Feed:
         except PulsedError as error:
             self._failures += 1
             self.answers = replace(self.answers, error=clean(str(error)))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
             self._failures += 1
             message = f"{self.answers.label}: the answer is not as this version of pulsed expects ({error!r})"
             self.answers = replace(self.answers, error=clean(message))
@@ -144,7 +144,7 @@ class Feed:
             document = _read(client, f"/events/recent?limit={EVENTS}")
             self.answers = replace(self.answers, events=tuple(document["changes"]))
         if requests.jobs and self._is_due("jobs", SLOW_SECONDS, begun):
-            document = all_jobs(lambda path: _read(client, path), "&state=running")
+            document = all_jobs(self.answers.label, lambda path: _read(client, path), "&state=running")
             processes = _read(client, "/processes")
             shown = tuple(processes["processes"]) if processes["published"] else None
             self.answers = replace(self.answers, jobs=tuple(document["jobs"]), processes=shown)

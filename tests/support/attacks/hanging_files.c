@@ -1,6 +1,7 @@
 /* A file system that hangs: while the file $HANGS is there, calls for names that begin with $HANGING do not return.
    The first one makes the file $HANGS.reached. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -47,6 +48,17 @@ STAT(lstat64, stat64)
 int fstatat64(int folder, const char *name, struct stat64 *status, int flags) {
     wait_for(name);
     return NEXT(int, int, const char *, struct stat64 *, int)(folder, name, status, flags);
+}
+int execve(const char *name, char *const arguments[], char *const variables[]) {
+    wait_for(name);
+    return NEXT(int, const char *, char *const[], char *const[])(name, arguments, variables);
+}
+int execv(const char *name, char *const arguments[]) {
+    return execve(name, arguments, environ);
+}
+DIR *opendir(const char *name) {
+    wait_for(name);
+    return NEXT(DIR *, const char *)(name);
 }
 FILE *fopen64(const char *name, const char *mode) {
     wait_for(name);

@@ -238,6 +238,14 @@ async def all_documents(port: int) -> None:
 
 
 @attack
+async def reports(port: int) -> None:
+    """32 clients that repeat reports of all accounts in files."""
+    paths = ("/report?since=1", "/jobs?since=1&offset=20000", "/jobs/missing")
+    requests = [request(path, "Connection: close") for path in paths]
+    await together(*[ask_for_ever(port, itertools.cycle(requests), _source()[0]) for _ in range(32)])
+
+
+@attack
 async def slow_readers(port: int) -> None:
     """More clients than connections are allowed, all of which pipeline requests and read nothing."""
     data = request("/gpus") * 2000

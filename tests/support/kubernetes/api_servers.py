@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,14 @@ def real(running_api_server: RealApiServer) -> RealApiServer:
     """A real API server without pods and workloads."""
     running_api_server.clear()
     return running_api_server
+
+
+@pytest.fixture
+def operated(real: RealApiServer) -> RealApiServer:
+    """The real API server with kinds of operators; TEST_CRDS is a folder with their definitions."""
+    folder = os.environ.get("TEST_CRDS")
+    real.define_operated(Path(folder) if folder else None)
+    return real
 
 
 @pytest.fixture

@@ -12,12 +12,14 @@ import shutil
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.certificates import Pair, make
 from tests.support.daemon import free_port
@@ -65,6 +67,18 @@ CREATED = (
     "/api/v1 services",
 )
 """Kinds of objects that tests create, beside custom resources: those before what they control."""
+
+
+OPERATED: Mapping[str, tuple[str, str, str]] = {
+    "PodMonitor": ("monitoring.coreos.com/v1", "podmonitors", "Namespaced"),
+    "ServiceMonitor": ("monitoring.coreos.com/v1", "servicemonitors", "Namespaced"),
+    "PrometheusRule": ("monitoring.coreos.com/v1", "prometheusrules", "Namespaced"),
+    "Azure's PodMonitor": ("azmonitoring.coreos.com/v1", "podmonitors", "Namespaced"),
+    "ClusterPodMonitoring": ("monitoring.googleapis.com/v1", "clusterpodmonitorings", "Cluster"),
+    "VMPodScrape": ("operator.victoriametrics.com/v1beta1", "vmpodscrapes", "Namespaced"),
+    "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects", "Namespaced"),
+}
+"""API version, plural and scope of kinds of operators."""
 
 
 def program(name: str = "kube-apiserver") -> str:
@@ -248,8 +262,8 @@ class RealApiServer:
         """Create an object in the namespace `ml`, with its custom resource if need be; return the reference to it."""
         self.need_namespace("ml")
         kind, group = KINDS[plural], version.rpartition("/")[0]
-        if "." in group and self.request(f"{CRDS}/{plural}.{group}")[0] == 404:
-            self._define(version, plural, kind)
+        if "." in group:
+            self.define(version, plural, kind)
         metadata = {"name": name, "ownerReferences": [owner] if owner else []}
         path = f"/apis/{version}/namespaces/ml/{plural}"
         made = self.done(path, {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": SPECS.get(kind, {})})
@@ -266,9 +280,9 @@ class RealApiServer:
         ]
         for version, plural in (words.split() for words in (*CREATED, *custom)):
             for item in self.done(f"{version}/{plural}")["items"]:
-                metadata = item["metadata"]
-                if (metadata["namespace"], metadata["name"]) != ("default", "kubernetes"):
-                    path = f"{version}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
+                name, namespace = item["metadata"]["name"], item["metadata"].get("namespace")
+                if (namespace, name) != ("default", "kubernetes"):
+                    path = f"{version}{f'/namespaces/{namespace}' if namespace else ''}/{plural}/{name}"
                     # In the background: no controller removes the finalizers that other policies add.
                     self.done(f"{path}?gracePeriodSeconds=0&propagationPolicy=Background", method="DELETE")
 
@@ -277,14 +291,33 @@ class RealApiServer:
         self.token = token
         self.token_file.write_text(token)
 
-    def _define(self, version: str, plural: str, kind: str) -> None:
+    def define_operated(self, definitions: Path | None) -> None:
+        """Create the kinds of operators, by the definitions of a folder; without one they take any fields."""
+        if definitions:
+            self.define_all([yaml.safe_load(path.read_text()) for path in sorted(definitions.glob("*.yaml"))])
+        for kind, (version, plural, scope) in OPERATED.items():
+            self.define(version, plural, kind.rpartition(" ")[2], scope)
+
+    def define(self, version: str, plural: str, kind: str, scope: str = "Namespaced") -> None:
+        """Create a custom resource that takes any fields, unless it exists."""
         group, _, number = version.rpartition("/")
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         served = {"name": number, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-        names = {"plural": plural, "kind": kind}
-        spec = {"group": group, "names": names, "scope": "Namespaced", "versions": [served]}
-        self.done(CRDS, {"metadata": {"name": f"{plural}.{group}"}, "spec": spec})
-        until(lambda: self.request(f"/apis/{version}/namespaces/ml/{plural}")[0] == 200)
+        spec = {"group": group, "names": {"plural": plural, "kind": kind}, "scope": scope, "versions": [served]}
+        self.define_all([{"metadata": {"name": f"{plural}.{group}"}, "spec": spec}])
+
+    def define_all(self, definitions: Sequence[Mapping[str, Any]]) -> None:
+        """Create custom resources that do not exist, and wait until the server has them."""
+        for each in definitions:
+            path = f"{CRDS}/{each['metadata']['name']}"
+            if self.request(path)[0] == 404:
+                self.done(CRDS, each)
+            spec = each["spec"]
+            served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+            until(partial(self._has, served))
+
+    def _has(self, path: str) -> bool:
+        return self.request(path)[0] == 200
 
     def delete(self, name: str, namespace: str = "gpu-operator") -> None:
         """Delete a pod at once."""

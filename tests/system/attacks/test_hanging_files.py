@@ -50,14 +50,14 @@ def disk(tmp_path: Path) -> Disk:
     return Disk(tmp_path)
 
 
-def lives(daemon: Daemon, disk: Disk, message: str = MESSAGE) -> None:
+def lives(daemon: Daemon, disk: Disk, message: str = MESSAGE, code: int = 0) -> None:
     """Assert that a daemon answers while the file system hangs, names it, and ends."""
     until(disk.reached.exists)
     for _ in range(5):
         for path in ("/-/healthy", "/metrics", "/health/gpus"):
             assert daemon.get(path).status == 200
     until(lambda: message in daemon.log())
-    assert daemon.stop() == 0
+    assert daemon.stop() == code
 
 
 @pytest.mark.parametrize("key", ["bearer_token_file", "password_file", "ca_file"])
@@ -87,19 +87,49 @@ def test_of_the_api_server(tmp_path: Path, disk: Disk, name: str) -> None:
             lives(daemon, disk)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("key", ["url_file", "bearer_token_file"])
-def test_of_a_webhook(tmp_path: Path, disk: Disk, key: str) -> None:
+def arguments_of_a_job(folder: Path) -> tuple[str, ...]:
+    """Return arguments of a daemon that notifies the owner of a job with an idle GPU."""
     record = JobRecord(["gpu1"])
     for number in range(int(90 * 60 / INTERVAL)):
         record.tick("gpu1", number, "4711", [BUSY, BUSY if number * INTERVAL < 600.0 else IDLE])
+    return replay_arguments(record.save(folder / "jobs.rec"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["url_file", "bearer_token_file"])
+def test_of_a_webhook(tmp_path: Path, disk: Disk, key: str) -> None:
     webhook = {key: str(disk.file("file", "http://127.0.0.1:9/")), "url": "http://127.0.0.1:9/"}
     if key == "url_file":
         del webhook["url"]
-    arguments = (*replay_arguments(record.save(tmp_path / "jobs.rec")), f"--set=notify.webhook={json.dumps(webhook)}")
+    arguments = (*arguments_of_a_job(tmp_path), f"--set=notify.webhook={json.dumps(webhook)}")
     disk.hang()
     with serving(tmp_path, *arguments, ready=True, **disk.environment) as daemon:
         lives(daemon, disk)
+
+
+@pytest.mark.slow
+def test_of_a_program_that_is_notified(tmp_path: Path, disk: Disk) -> None:
+    hook = disk.file("hook", "#!/bin/sh\nexit 1\n")  # a notification that comes too early is sent again
+    hook.chmod(0o755)
+    arguments = (*arguments_of_a_job(tmp_path), f"--set=notify.exec={json.dumps([str(hook)])}")
+    with serving(tmp_path, *arguments, ready=True, **disk.environment) as daemon:
+        disk.hang()
+        lives(daemon, disk, "")
+
+
+@pytest.mark.parametrize("key", ["web.config_file", "attribution.jobs.directories", "state_dir"])
+def test_of_what_is_looked_at_again_and_again(tmp_path: Path, disk: Disk, key: str) -> None:
+    values = {
+        "web.config_file": disk.file("web.yml", "basic_auth_users: {}\n"),
+        "attribution.jobs.directories": json.dumps([str(disk.folder)]),
+        "state_dir": disk.folder / "state",
+    }
+    with exporting({"metrics": Exporter(page(0, 0.5))}) as url:
+        source = json.dumps({"kind": "exporter", "interval": 1, "exporter": {"targets": [f"{url}metrics"]}})
+        options = (f"--set=source={source}", f"--set={key}={values[key]}")
+        with serving(tmp_path, *options, ready=True, **disk.environment) as daemon:
+            disk.hang()
+            lives(daemon, disk, "", code=1 if key == "state_dir" else 0)
 
 
 def test_of_the_kernel_log(tmp_path: Path, disk: Disk) -> None:
