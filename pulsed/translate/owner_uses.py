@@ -13,7 +13,7 @@ from pulsed.model.owner import Owner, OwnerKind, OwnerUse, OwnerUses
 from pulsed.model.raw_tick import Labels, Layout, RawValue
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.attribution.source import is_relabelled, owners_of
-from pulsed.translate.fields import BY_NAME
+from pulsed.translate.fields import fields_named
 from pulsed.translate.identity import SeriesEntity, clean_labels
 from pulsed.translate.plan import Slot, read_slot, slot_of
 
@@ -83,7 +83,7 @@ def _plan(layout: Layout, subject: SeriesEntity, relabelled: bool) -> UsePlan:
         programs_of_row = dict.fromkeys(map(_program, owners[series.labels]))
         for owner in owners[series.labels]:
             programs.setdefault(_program(owner), {})[owner] = None
-        for field in BY_NAME.get(series.name, ()):
+        for field in fields_named(series.name):
             if (of_quantity := slots.get(field.quantity)) is not None:
                 slot = slot_of(position, field, field.unit, whole=subject.entity.kind == "gpu")
                 for program in programs_of_row or (None,):

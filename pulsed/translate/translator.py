@@ -14,7 +14,7 @@ from pulsed.model.owner import Ownership
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import NOTHING
-from pulsed.translate.extras import CpuSlot, ExtrasReader, cpu_slots, extras_plans, read_cpus
+from pulsed.translate.extras import CpuSlot, ExtrasReader, cpu_slots, extras_plans, read_cpus, unknown_fields
 from pulsed.translate.fields import TEXT_COLUMNS
 from pulsed.translate.identity import (
     blocks_of,
@@ -47,6 +47,7 @@ class _Compiled:
         seen: their values at the last check.
         extras: reads a dcgm-exporter's own metrics; None where there are none.
         cpus: the processors of superchips.
+        unknown: names of DCGM that no table has.
     """
 
     layout: Layout
@@ -59,6 +60,7 @@ class _Compiled:
     seen: tuple[RawValue, ...]
     extras: ExtrasReader | None
     cpus: tuple[CpuSlot, ...]
+    unknown: tuple[str, ...]
 
     def fits(self, values: Sequence[RawValue]) -> bool:
         """Return whether the same rows are present with the same texts; cheap, and may return a false no."""
@@ -128,7 +130,15 @@ class Translator:
                 row.ownership = replace(ownership, uses=uses)
             rows.append(row)
         cpus = read_cpus(compiled.cpus, values) if compiled.cpus else ()
-        return Tick(raw, rows, kernel_events, raw.epoch, lists_gpus=bool(rows), cpus=cpus)
+        return Tick(
+            raw,
+            rows,
+            kernel_events,
+            raw.epoch,
+            lists_gpus=bool(rows),
+            cpus=cpus,
+            unknown_fields=compiled.unknown,
+        )
 
     def _recheck(self, target: str, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
         layout, blocks = compiled.layout, compiled.blocks
@@ -176,6 +186,7 @@ class Translator:
             seen=tuple(values[position] for position in texts),
             extras=ExtrasReader(of_extras) if (of_extras := extras_plans(layout, entities)) else None,
             cpus=cpu_slots(layout, self._node),
+            unknown=unknown_fields(layout),
         )
         return self._compiled
 

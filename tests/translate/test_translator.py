@@ -62,6 +62,19 @@ def test_all_spellings_of_a_field_give_the_same_reading(field: DcgmField) -> Non
         assert set(present(one)) <= {also.quantity for also in FIELDS if name in (*also.names, also.short)}, name
 
 
+def test_instances_on_a_page_in_lower_case_stay_apart() -> None:
+    page = "".join(
+        f'dcgm_fi_prof_sm_active{{gpu="0",uuid="GPU-a",modelname="NVIDIA-H100-80GB-HBM3",gpu_i_profile="1g.10gb",'
+        f'gpu_i_id="{number}",hostname="n"}} 0.{number}\n'
+        for number in range(7, 10)
+    )
+    canonical = Translator("n").translate(page_tick(page))
+    assert [(device.entity.mig_id, device.entity.mig_profile) for device in canonical.devices] == [
+        (str(number), "1g.10gb") for number in range(7, 10)
+    ]
+    assert [each.sm_active_ratio for each in readings_of(canonical)] == [0.7, 0.8, 0.9]
+
+
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.id}-{field.quantity}")
 def test_no_blank_ever_comes_out_as_a_number(field: DcgmField) -> None:
     for name, dialect in spellings(field):

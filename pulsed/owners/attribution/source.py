@@ -13,6 +13,7 @@ from math import inf
 from typing import Protocol
 
 from pulsed.model.gpu import Device
+from pulsed.model.label_names import EXPORTED
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners, pod
 
 
@@ -105,10 +106,6 @@ _NAMESPACE = ("namespace", "pod_namespace")
 _CONTAINER = ("container", "container_name")
 _UID = ("pod_uid",)
 _JOB = ("hpc_job",)
-
-EXPORTED = "exported_"
-"""Prometheus, without `honorLabels`, puts this before the page's labels and gives the plain names to the scraped pod,
-which is the exporter's (dcgm-exporter#340, #363)."""
 
 _EXPORTERS_OWN = "dcgm-exporter"
 """A pod with this in its name has no GPU: it is the scraped one, on a row that had no pod."""
