@@ -16,6 +16,7 @@ from pulsed.owners.attribution.source import is_relabelled, owners_of
 from pulsed.translate.fields import fields_named
 from pulsed.translate.identity import SeriesEntity, clean_labels
 from pulsed.translate.plan import Slot, read_slot, slot_of
+from pulsed.translate.share_units import ShareUnits
 
 MEMORY, ACTIVITY = "memory_used_bytes", "gpu_utilization_ratio"
 
@@ -63,16 +64,16 @@ class UsePlan:
         return uses if memory or total else None
 
 
-def use_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[int, UsePlan]:
+def use_plans(layout: Layout, entities: Sequence[SeriesEntity], shares: ShareUnits) -> Mapping[int, UsePlan]:
     """Return the plans of the devices whose owners have rows of their own, by position in `entities`."""
     if layout.dialect != "exporter":
         return {}
     relabelled = is_relabelled(row for subject in entities for row in subject.rows)
-    plans = {position: _plan(layout, subject, relabelled) for position, subject in enumerate(entities)}
+    plans = {position: _plan(layout, subject, relabelled, shares) for position, subject in enumerate(entities)}
     return {position: plan for position, plan in plans.items() if plan.memory or plan.activity}
 
 
-def _plan(layout: Layout, subject: SeriesEntity, relabelled: bool) -> UsePlan:
+def _plan(layout: Layout, subject: SeriesEntity, relabelled: bool, shares: ShareUnits) -> UsePlan:
     programs: dict[_Program, dict[Owner, None]] = {}
     slots: dict[str, dict[_Program | None, list[Slot]]] = {MEMORY: {}, ACTIVITY: {}}
     owners: dict[Labels, Sequence[Owner]] = {}
@@ -85,7 +86,7 @@ def _plan(layout: Layout, subject: SeriesEntity, relabelled: bool) -> UsePlan:
             programs.setdefault(_program(owner), {})[owner] = None
         for field in fields_named(series.name):
             if (of_quantity := slots.get(field.quantity)) is not None:
-                slot = slot_of(position, field, field.unit, whole=subject.entity.kind == "gpu")
+                slot = slot_of(position, field, shares.unit_of(series.name, field), whole=subject.entity.kind == "gpu")
                 for program in programs_of_row or (None,):
                     of_quantity.setdefault(program, []).append(slot)
     return UsePlan(

@@ -25,6 +25,7 @@ from pulsed.translate.fields import (
     spelling,
 )
 from pulsed.translate.identity import SeriesEntity
+from pulsed.translate.share_units import ShareUnits
 from pulsed.translate.units import PERCENT, RATIO, UNDECIDED, OutOfRangeRule, Unit, out_of_range_rule
 
 _SIZE = POSITION["memory_bytes"]
@@ -144,7 +145,7 @@ def read_slot(slot: Slot, values: Sequence[RawValue], first: int, anomalies: lis
     return value * multiply / divide if low <= value <= certain else rule(value, anomalies)
 
 
-def plans(layout: Layout, entities: Sequence[SeriesEntity]) -> tuple[Plan, ...]:
+def plans(layout: Layout, entities: Sequence[SeriesEntity], shares: ShareUnits) -> tuple[Plan, ...]:
     """Return the plan of each entity of a layout."""
     is_page = layout.dialect == "exporter"
     ambiguous = _unit_of_ambiguous_name(layout, entities)
@@ -156,7 +157,9 @@ def plans(layout: Layout, entities: Sequence[SeriesEntity]) -> tuple[Plan, ...]:
                 owner, rank = _owner(subject, field, row_rank)
                 if owner is None:
                     continue
-                unit = ambiguous if spelling(name) == AMBIGUOUS_NAME else field.unit
+                unit = field.unit
+                if is_page:
+                    unit = ambiguous if spelling(name) == AMBIGUOUS_NAME else shares.unit_of(name, field)
                 preference = (_PREFERENCE[field.id, field.quantity], rank)
                 of_quantity = sources[id(owner)].setdefault(POSITION[field.quantity], {})
                 slot = slot_of(series - first_series(owner), field, unit, whole=owner.entity.kind == "gpu")

@@ -26,6 +26,7 @@ from pulsed.translate.identity import (
 )
 from pulsed.translate.owner_uses import UsePlan, use_plans
 from pulsed.translate.plan import Plan, first_series, plans, unnamed_guests
+from pulsed.translate.share_units import ShareUnits, unproven_shares
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class _Compiled:
         extras: reads a dcgm-exporter's own metrics; None where there are none.
         cpus: the processors of superchips.
         unknown: names of DCGM that no table has.
+        shares: positions of percentages whose unit is not proven, by name.
     """
 
     layout: Layout
@@ -61,6 +63,7 @@ class _Compiled:
     extras: ExtrasReader | None
     cpus: tuple[CpuSlot, ...]
     unknown: tuple[str, ...]
+    shares: Mapping[str, Sequence[int]]
 
     def fits(self, values: Sequence[RawValue]) -> bool:
         """Return whether the same rows are present with the same texts; cheap, and may return a false no."""
@@ -85,6 +88,7 @@ class Translator:
         self._texts: dict[Labels, dict[str, str]] = {}
         self._own_texts: dict[GpuKey, dict[str, str]] = {}
         self._labels: Labels = ()
+        self._share_units = ShareUnits()
 
     def set_max_gpus(self, max_gpus: int) -> None:
         """Change the limit from the next tick on."""
@@ -111,6 +115,8 @@ class Translator:
             compiled = self._compile(raw.target, raw.layout, values)
         elif not compiled.fits(values):
             compiled = self._recheck(raw.target, compiled, values)
+        if compiled.shares and self._share_units.learn(compiled.shares, values):
+            compiled = self._compile(raw.target, raw.layout, values)
         rows: list[GpuRow] = []
         extras = {} if compiled.extras is None else compiled.extras.read(values)
         notes: list[str] = []
@@ -161,12 +167,12 @@ class Translator:
             guests = unnamed_guests(layout, entities)
         if sum(bool(subject.series) for subject in entities) > self._max_gpus:
             raise TooManyGpus(self._max_gpus, target)
-        of_owners = use_plans(layout, entities)
+        of_owners = use_plans(layout, entities, self._share_units)
         parts = tuple(
             zip(
                 devices(entities, guests, self._labels),
                 map(Ownership, labelled_owners(entities)),
-                plans(layout, entities),
+                plans(layout, entities, self._share_units),
                 map(first_series, entities),
                 [bool(subject.series) for subject in entities],
                 map(of_owners.get, range(len(entities))),
@@ -187,6 +193,7 @@ class Translator:
             extras=ExtrasReader(of_extras) if (of_extras := extras_plans(layout, entities)) else None,
             cpus=cpu_slots(layout, self._node),
             unknown=unknown_fields(layout),
+            shares=unproven_shares(layout, self._share_units),
         )
         return self._compiled
 

@@ -131,10 +131,10 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
         restarted.add_metric([name], target.restarts)
         if target.tick is not None:
             last.add_metric([name], target.tick.time)
+            if target.tick.layout.dialect == "exporter":
+                unknown.add_metric([name], len(target.tick.unknown_fields))
         tick = target.tick if target.fresh(now) else None
         repeated.add_metric([name], sum(tick.duplicates.values()) if tick is not None else 0)
-        if tick is not None and tick.layout.dialect == "exporter":
-            unknown.add_metric([name], len(tick.unknown_fields))
         if tick is not None and tick.alternating_hosts:
             alternating.add_metric([name], len(tick.alternating_hosts))
     for family in (info, up, samples, errors, rejected, restarted, last, repeated, alternating, unknown, kernel_log):
