@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pulsed.model.gpu import NOT_A_GPU, PLATFORM, Device, Entity, EntityKind, GpuKey, is_product
 from pulsed.model.label_names import with_known_names
 from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import Labels, Layout
+from pulsed.owners.attribution.scraped_pods import PodName
 from pulsed.owners.attribution.source import SHARES, is_relabelled, owners_of
 from pulsed.translate.fields import TEXT_NAMES, spelling
 from pulsed.translate.units import BLANK_TEXTS
@@ -267,7 +268,7 @@ def devices(
     )
 
 
-def labelled_owners(entities: Sequence[SeriesEntity]) -> list[Owners | None]:
+def labelled_owners(entities: Sequence[SeriesEntity], scraped: Container[PodName] = ()) -> list[Owners | None]:
     """Return the owners that the labels of each entity name. A board has the owners of its instances, too."""
     relabelled = is_relabelled(row for subject in entities for row in subject.rows)
     rows: dict[int, list[Mapping[str, str]]] = {}
@@ -275,7 +276,7 @@ def labelled_owners(entities: Sequence[SeriesEntity]) -> list[Owners | None]:
         for owner in (subject, subject.parent):
             if owner is not None:
                 rows.setdefault(id(owner), []).extend(subject.rows)
-    return [owners_of(rows[id(subject)], relabelled) for subject in entities]
+    return [owners_of(rows[id(subject)], relabelled, scraped) for subject in entities]
 
 
 def _fabric(texts: Mapping[str, str]) -> str:
