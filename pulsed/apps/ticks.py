@@ -145,7 +145,13 @@ async def collect(
     selection = selection_of(config, os.environ)
     table = GpuTable(settings)
     pipelines = [
-        Pipeline(table, node_of_source(source, config), selection=selection, max_gpus=config.source.max_gpus)
+        Pipeline(
+            table,
+            node_of_source(source, config),
+            selection=selection,
+            max_gpus=config.source.max_gpus,
+            exporter_pods=config.attribution.exporter_pods,
+        )
         for source in sources
     ]
 

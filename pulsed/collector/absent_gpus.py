@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from pulsed.compute.gpu_table import GpuState
@@ -70,7 +71,9 @@ def _present(store: TargetStore) -> list[Entity]:
 
 def _remedy(absent: Sequence[AbsentGpu], here: str) -> str:
     names = [
-        f"{one.entity.uuid or one.entity.gpu} (GPU {one.entity.gpu} of {one.entity.node or here})" for one in absent
+        f"{one.entity.uuid or one.entity.gpu} (GPU {one.entity.gpu} of {one.entity.node or here}, last seen "
+        f"{datetime.fromtimestamp(one.state.last_seen, UTC):%Y-%m-%d %H:%M:%S} UTC)"
+        for one in absent
     ]
     more = f", and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return f"Can be forgotten: {', '.join(names[:_MAX_NAMES]) or 'none'}{more}"

@@ -59,6 +59,7 @@ class Pipeline:
         kernel_log: path of the kernel log of that node; empty: it is not read.
         attribution: of this host; None: only the owners that the source itself names.
         max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
+        exporter_pods: patterns of pods that own nothing.
         pci_drivers: returns the kernel drivers of the GPUs on the PCI bus of this host, as in a tick.
 
     Attributes:
@@ -75,6 +76,7 @@ class Pipeline:
         kernel_log: str = "",
         attribution: Attribution | None = None,
         max_gpus: int = MAX_GPUS,
+        exporter_pods: Sequence[str] = (),
         pci_drivers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.computer = ComputeLayer(table, node)
@@ -83,18 +85,24 @@ class Pipeline:
         self._pci_drivers = pci_drivers
         self._nodes: set[str] = set()
         self._is_here = True
-        self._translator = Translator(node, max_gpus)
+        self._translator = Translator(node, max_gpus, exporter_pods)
         self._attribution = attribution or Attribution()
         self._owners = OwnerLookup(self._attribution, node)
         self._observe = observe
         self._kernel_path = ""
         self._kernel_log: KernelLogReader | None = None
         self._set_kernel_log(kernel_log)
-        self._next: tuple[GpuSelection, int] | None = None
+        self._next: tuple[GpuSelection, int, Sequence[str]] | None = None
 
-    def reconfigure(self, selection: GpuSelection, kernel_log: str = "", max_gpus: int = MAX_GPUS) -> None:
+    def reconfigure(
+        self,
+        selection: GpuSelection,
+        kernel_log: str = "",
+        max_gpus: int = MAX_GPUS,
+        exporter_pods: Sequence[str] = (),
+    ) -> None:
         """Read these GPUs from the next tick on; what was counted stays."""
-        self._next = (selection, max_gpus)
+        self._next = (selection, max_gpus, exporter_pods)
         self._set_kernel_log(kernel_log)
 
     def _select(self, selection: GpuSelection) -> None:
@@ -171,8 +179,8 @@ class Pipeline:
         if kernel_events is None and self._kernel_log is not None:
             kernel_events = self._kernel_events(self._kernel_log, raw.time - 2.0 * raw.interval)
         if self._next is not None:
-            (selection, max_gpus), self._next = self._next, None
-            self._translator.set_max_gpus(max_gpus)
+            (selection, max_gpus, exporter_pods), self._next = self._next, None
+            self._translator.reconfigure(max_gpus, exporter_pods)
             self._select(selection)
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)

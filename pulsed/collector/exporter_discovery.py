@@ -31,10 +31,10 @@ from pulsed.kubernetes.exporter_pods import (
 from pulsed.kubernetes.objects import JsonObject, labels_of, parse_selector
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.settings import ALL_NAMESPACES, USUAL_NAMESPACES
+from pulsed.model.label_names import EXPORTED, with_known_names
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.model.target_store import DiscoveryList
 from pulsed.owners.attribution.pod_workloads import KnownPods
-from pulsed.owners.attribution.source import EXPORTED
 from pulsed.reader.exporter.source import ExporterSource, Scraper
 from pulsed.reader.source import Source
 from pulsed.translate.identity import NODE_LABELS, is_loopback, is_same_host
@@ -323,7 +323,7 @@ class DiscoveredExporter(OwnNodeExporter):
         """Return labels whose hosts are the node, and without those that only Prometheus gives: a tenant's, here."""
         own = tuple(
             (name, self._node if name in NODE_LABELS else value)
-            for name, value in labels
+            for name, value in with_known_names(labels)
             if not name.startswith(EXPORTED)
         )
         return labels if own == labels else own

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pulsed.errors import DuplicateGpu, OtherNode, SourceError
+from pulsed.model.label_names import with_known_names
 from pulsed.model.raw_tick import Labels, Layout, RawTick
 from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.source import Source
@@ -85,7 +86,7 @@ class OwnNodeExporter(Source):
         foreign: dict[str, list[int]] = {}
         own: dict[Labels, Labels] = {}
         for labels, positions in blocks_of(layout).items():
-            host = self._host(dict(labels))
+            host = self._host(dict(with_known_names(labels)))
             if host and not is_same_host(host, self._node):
                 foreign.setdefault(host, []).extend(positions)
             else:

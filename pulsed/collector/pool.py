@@ -149,7 +149,9 @@ class CollectorPool:
             if discovery is not None:
                 discovery.start()
         for running in self._running.values():
-            running.pipeline.reconfigure(selection, kernel_log_of(config), config.source.max_gpus)
+            running.pipeline.reconfigure(
+                selection, kernel_log_of(config), config.source.max_gpus, config.attribution.exporter_pods
+            )
         self._config = config
 
     def restore_cluster(self, cluster: KnownCluster) -> None:
@@ -280,7 +282,12 @@ class CollectorPool:
         closing = self._end(old) if old is not None else None
         if old is not None and old.node == node:
             pipeline = old.pipeline
-            pipeline.reconfigure(selection_of(config, {}), kernel_log_of(config), config.source.max_gpus)
+            pipeline.reconfigure(
+                selection_of(config, {}),
+                kernel_log_of(config),
+                config.source.max_gpus,
+                config.attribution.exporter_pods,
+            )
             target.continue_from(old.target)
         else:
             if old is not None:
@@ -294,6 +301,7 @@ class CollectorPool:
                 kernel_log_of(config),
                 self.attribution,
                 config.source.max_gpus,
+                config.attribution.exporter_pods,
                 self._pci_drivers,
             )
             self.saved_health.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from operator import mul
 from typing import NamedTuple
 
-from pulsed.model.gpu import Device
+from pulsed.model.gpu import Device, is_product, product_name
 from pulsed.model.result import Bounds, Inputs
 
 
@@ -78,7 +78,7 @@ less: counters of a tick are not read at the same instant."""
 
 _ROUNDING = 1e-9
 _PROFILE = re.compile(r"([1-7])g\.([0-9]{1,4})gb")
-_BOARD_MEMORY = re.compile(r"\b([1-9][0-9]{0,5})GB\b")
+_BOARD_MEMORY = re.compile(r"\b([1-9][0-9]{0,5})GB\b", re.IGNORECASE)
 _BOARD_MEMORIES = (
     (r"\bGB300\b", 278),
     (r"\bB300\b", 269),
@@ -99,7 +99,7 @@ _MEMORY_SLICES = {1: (1, 2), 2: (2, 2), 3: (4, 4), 4: (4, 4), 7: (8, 8)}
 
 def partitioning_of(model: str) -> Partitioning:
     """Return how boards of a product are divided."""
-    return next(row for row in PARTITIONINGS if re.search(row.pattern, model))  # the last one fits all
+    return next(row for row in PARTITIONINGS if is_product(row.pattern, model))  # the last one fits all
 
 
 def shares_of(profile: str, model: str) -> InstanceShares:
@@ -139,9 +139,9 @@ def _memory_share(row: Partitioning, slices: int, gigabytes: int, model: str) ->
 
 
 def _board_gigabytes(model: str) -> int | None:
-    if (named := _BOARD_MEMORY.search(model)) is not None:
+    if (named := _BOARD_MEMORY.search(product_name(model))) is not None:
         return int(named[1])
-    return next((size for pattern, size in _BOARD_MEMORIES if re.search(pattern, model)), None)
+    return next((size for pattern, size in _BOARD_MEMORIES if is_product(pattern, model)), None)
 
 
 class MigRollup:

@@ -16,6 +16,7 @@ from pulsed.compute.plausibility_rules import (
     ACTIVITY,
     ENGINE_STUCK,
     MEMORY,
+    MEMORY_SIZE,
     MIN_FRACTIONAL,
     PCIE_DEAD,
     POWERS,
@@ -24,6 +25,7 @@ from pulsed.compute.plausibility_rules import (
     RATES,
     REASONS,
     STUCK,
+    TRAFFIC_OF_IDLE,
     UTILIZATION_DEAD,
     UTILIZATIONS,
     VALUES_FROZEN,
@@ -32,6 +34,7 @@ from pulsed.compute.plausibility_rules import (
 )
 from pulsed.compute.products import has_unified_memory, missing_from_model
 from pulsed.compute.sample import InputState, fractional
+from pulsed.durations import MINUTE
 from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value
 
 _ranged = itemgetter(*(POSITION[limit.quantity] for limit in RANGES))
@@ -90,6 +93,9 @@ class PlausibilityFilter:
         if used is not None and (used < 0.0 or (size and used > size * settings.memory_excess_ratio)):
             reading = _without(reading, MEMORY.missing)
             reasons.append(MEMORY.reason)
+        if size and size < settings.memory_min_bytes:
+            reading = _without(reading, MEMORY_SIZE.missing)
+            reasons.append(MEMORY_SIZE.reason)
         profile = _profile(reading)
         broken: list[PlausibilityRule] = self._dead.find(reading, seconds, settings)
         # A kernel keeps at least one SM busy; all other counters may be 0 meanwhile.
@@ -261,15 +267,49 @@ SAME_CLOCK = 0.1
 """SM clocks that differ by this share are the same."""
 
 
-class DeadCounters:
-    """The counters of one GPU that have been 0 in all samples so far."""
+IDLE_TRAFFIC = 1e9
+"""Bytes/s over a link, which no monitoring of an idle GPU takes."""
 
-    __slots__ = ("_has_pcie", "_has_utilization", "_is_utilization_dead", "_lowest", "_zero_seconds", "_zeros")
+IDLE_CLOCK, IDLE_CLOCK_SHARE = 6e8, 0.4
+"""Highest SM clock of an idle GPU, in hertz, and as a share of its maximum."""
+
+_idle = itemgetter(
+    *(
+        POSITION[name]
+        for name in (*UTILIZATIONS, "graphics_engine_active_ratio", "sm_active_ratio", "dram_active_ratio")
+    )
+)
+_rates = itemgetter(*(POSITION[name] for name in RATES))
+
+
+def _has_traffic_while_idle(reading: Reading) -> bool:
+    """Return whether links have traffic that the idle engines, memory and clocks of the GPU exclude.
+
+    Another device reads and writes the memory of a GPU without its engines, but not without its memory and at its
+    lowest clocks.
+    """
+    utilization, clock = reading.gpu_utilization_ratio, reading.sm_clock_hertz
+    if utilization != 0.0 or reading.memory_utilization_ratio != 0.0 or any(_idle(reading)) or clock is None:
+        return False
+    limit = reading.sm_clock_max_hertz
+    if clock > (IDLE_CLOCK if limit is None else min(IDLE_CLOCK, IDLE_CLOCK_SHARE * limit)):
+        return False
+    return any(rate is not None and rate >= IDLE_TRAFFIC for rate in _rates(reading))
+
+
+class DeadCounters:
+    """The counters of one GPU that have been 0 in all samples so far, or count without any work."""
+
+    __slots__ = (
+        *("_has_pcie", "_has_utilization", "_is_utilization_dead", "_lowest", "_zero_seconds", "_zeros"),
+        "_idle_seconds",
+    )
 
     def __init__(self) -> None:
         self._has_pcie = self._has_utilization = self._is_utilization_dead = False
         self._lowest: tuple[float, float] | None = None
         self._zeros, self._zero_seconds = 0, 0.0
+        self._idle_seconds = 0.0
 
     def find(self, reading: Reading, seconds: float, settings: PlausibilitySettings) -> list[PlausibilityRule]:
         """Take the next sample, which covers some seconds; return the rules about counters that are dead in it."""
@@ -280,6 +320,12 @@ class DeadCounters:
             self._zeros, self._zero_seconds = self._zeros + 1, self._zero_seconds + seconds
             if self._zeros >= settings.stuck_samples and self._zero_seconds >= settings.stuck_seconds:
                 rules.append(PCIE_DEAD)
+        if _has_traffic_while_idle(reading):
+            self._idle_seconds += seconds
+            if self._idle_seconds >= MINUTE:
+                rules.append(TRAFFIC_OF_IDLE)
+        else:
+            self._idle_seconds = 0.0
         return rules
 
     def _lacks_pcie(self, reading: Reading) -> bool:

@@ -67,6 +67,7 @@ class PlausibilitySettings(Settings):
         sm_clock_max_hertz: upper limit of SM and video clocks. Memory may be faster: GDDR7 is reported with 14 GHz.
         traffic_max_bytes_per_second: upper limit of traffic; 3.6e12 are announced for NVLink 6, both directions.
         memory_excess_ratio: used memory over its size, which may be rounded.
+        memory_min_bytes: lower limit of the size of memory; the smallest vGPU has 512 MiB.
     """
 
     enabled: Switch = setting(True, "Look for implausible inputs.")
@@ -88,6 +89,7 @@ class PlausibilitySettings(Settings):
     sm_clock_max_hertz: float = 10e9
     traffic_max_bytes_per_second: float = 1e13
     memory_excess_ratio: float = 1.05
+    memory_min_bytes: float = 2.0**28
 
     def problems(self) -> Iterator[Problem]:
         """Yield numbers that are out of their ranges."""
@@ -187,6 +189,12 @@ PCIE_DEAD = PlausibilityRule(
         ("graphics_engine_active_ratio", "gpu_utilization_ratio"),
     ),
 )
+TRAFFIC_OF_IDLE = PlausibilityRule(
+    "traffic_of_idle",
+    "Gigabytes a second over the links for a minute, while engines, memory and clocks of the GPU are idle",
+    RATES,  # dcgm-exporter 1.4 has other numbers under these names
+    ("gpu_utilization_ratio", "memory_utilization_ratio", RATES),
+)
 POWER = _absurd("power", "Power outside the range of all GPUs", *POWERS)
 TEMPERATURE = _absurd(
     "temperature", "Temperature outside the range of all GPUs", "temperature_celsius", "memory_temperature_celsius"
@@ -199,10 +207,19 @@ MEMORY = PlausibilityRule(
     ("memory_used_bytes", "memory_used_ratio"),
     ("memory_used_bytes", "memory_bytes"),
 )
+MEMORY_SIZE = PlausibilityRule(
+    "memory_size_absurd",
+    "Less memory than any GPU or MIG instance has: it is in another unit",
+    (
+        *("memory_bytes", "memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes", "memory_used_ratio"),
+        *("bar1_memory_bytes", "bar1_memory_used_bytes", "bar1_memory_free_bytes"),
+    ),
+    ("memory_bytes",),
+)
 
 RULES = (
-    *(STUCK, ENGINE_STUCK, PROFILING_FROZEN, VALUES_FROZEN, UTILIZATION_DEAD, PCIE_DEAD),
-    *(POWER, TEMPERATURE, CLOCK, TRAFFIC, MEMORY),
+    *(STUCK, ENGINE_STUCK, PROFILING_FROZEN, VALUES_FROZEN, UTILIZATION_DEAD, PCIE_DEAD, TRAFFIC_OF_IDLE),
+    *(POWER, TEMPERATURE, CLOCK, TRAFFIC, MEMORY, MEMORY_SIZE),
 )
 """The table; reasons are reported in this order."""
 

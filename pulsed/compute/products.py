@@ -1,18 +1,17 @@
 """What a GPU has by its product name: architecture, links, sensors, ways to repair memory, profiling counters, and
 temperature limits.
 
-Patterns are plain enough for RE2 (Prometheus) as well, and are searched for anywhere in the product name. This module
-must not depend on readings.
+Patterns are plain enough for RE2 (Prometheus) as well, and are searched for anywhere in the `product_name`, in any
+case. This module must not depend on readings.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from pulsed.model.gpu import Device
+from pulsed.model.gpu import Device, is_product
 from pulsed.translate.fields import sources
 
 DEFAULT: Final = "default"
@@ -32,7 +31,7 @@ _ProductT = TypeVar("_ProductT", bound=Product)
 
 def first_match(table: Iterable[_ProductT], model: str) -> _ProductT | None:
     """Return the first row for a product by its name, such as `NVIDIA H100 80GB HBM3`; None if no row matches."""
-    return next((row for row in table if re.search(row.pattern, model)), None)
+    return next((row for row in table if is_product(row.pattern, model)), None)
 
 
 class Architecture(NamedTuple):
@@ -93,14 +92,14 @@ class NvLinks(NamedTuple):
 # Boards that take a bridge (A30, A40, A100 PCIe, H100 PCIe and NVL, RTX A6000), and superchips that stand alone or in
 # a rack (GH200), are left out: their name does not show whether a bridge is plugged in.
 NVLINKS: Final = (
-    NvLinks(r"V100-SXM", 6, 25e9, 0.96, "V100 whitepaper; p2pBandwidthLatencyTest 143.7 of 150 GB/s (Dell)"),
-    NvLinks(r"A100-SXM", 12, 25e9, 0.92, "A100 whitepaper; nvbandwidth 276 of 300 GB/s (NVIDIA's article)"),
-    NvLinks(r"A800-SXM", 8, 25e9, 0.92, "A800 is A100 with 400 GB/s in both directions (NVIDIA, November 2022)"),
-    NvLinks(r"H100 [0-9]+GB HBM3|H200$|\bH20(-3e)?$", 18, 25e9, 0.92, "H100 whitepaper: 900 GB/s both; share as A100"),
+    NvLinks(r"V100 SXM", 6, 25e9, 0.96, "V100 whitepaper; p2pBandwidthLatencyTest 143.7 of 150 GB/s (Dell)"),
+    NvLinks(r"A100 SXM", 12, 25e9, 0.92, "A100 whitepaper; nvbandwidth 276 of 300 GB/s (NVIDIA's article)"),
+    NvLinks(r"A800 SXM", 8, 25e9, 0.92, "A800 is A100 with 400 GB/s in both directions (NVIDIA, November 2022)"),
+    NvLinks(r"H100 [0-9]+GB HBM3|H200$|\bH20( 3e)?$", 18, 25e9, 0.92, "H100 whitepaper: 900 GB/s both; share as A100"),
     NvLinks(r"H800$", 8, 25e9, 0.92, "H800 is H100 with 400 GB/s in both directions; share as A100"),
     NvLinks(r"\bB(100|200|300)\b|\bGB[23]00\b", 18, 50e9, 0.92, "NVLink 5: 1.8 TB/s in both directions; share as A100"),
     NvLinks(
-        r"\bT4G?\b|\bA(2|10[A-Z]?|16)\b|\bL(2|4|20|40[A-Z]?)\b|\bAda\b|RTX (40|50)[5-9]0|RTX PRO|V100S?-PCIE",
+        r"\bT4G?\b|\bA(2|10[A-Z]?|16)\b|\bL(2|4|20|40[A-Z]?)\b|\bAda\b|RTX (40|50)[5-9]0|RTX PRO|V100S? PCIE",
         0,
         0.0,
         1.0,
@@ -196,7 +195,7 @@ PCIE_BYTES_PER_SECOND: Final = 64e9
 @lru_cache(maxsize=256)
 def memory_bandwidth_of(model: str) -> float:
     """Return the most bytes/s between a product, by its name, and its device memory."""
-    return next(row.bytes_per_second for row in DEVICE_MEMORIES if re.search(row.pattern, model))
+    return next(row.bytes_per_second for row in DEVICE_MEMORIES if is_product(row.pattern, model))
 
 
 class TensorPeak(NamedTuple):
@@ -257,18 +256,18 @@ _BY_ARCHITECTURE = {
     "hopper": _RETIREMENT,
     "blackwell": _RETIREMENT,
 }
-_BEFORE_VOLTA = re.compile(r"\b(P100|P40|P6|P4|M60|M40|M10|M6|M4|K80|K40[a-z]?|K20[a-z]?|K10)\b|Quadro [PMK][0-9]+")
-_P100 = re.compile(r"\bP100\b")
-_CONSUMER = re.compile(r"GeForce|TITAN RTX")
-_WITHOUT_PROFILING = re.compile(r"GeForce (?!RTX 50[5-9]0)|TITAN RTX")
+_BEFORE_VOLTA = r"\b(P100|P40|P6|P4|M60|M40|M10|M6|M4|K80|K40[a-z]?|K20[a-z]?|K10)\b|Quadro [PMK][0-9]+"
+_P100 = r"\bP100\b"
+_CONSUMER = r"GeForce|TITAN RTX"
+_WITHOUT_PROFILING = r"GeForce (?!RTX 50[5-9]0)|TITAN RTX"
 """Of consumer boards, Blackwell is the first architecture with profiling counters (DCGM#234)."""
-_RACK_SCALE = re.compile(r"\bGB[23]00\b")
-_UNIFIED = re.compile(r"\bGB10\b|\bThor\b")
+_RACK_SCALE = r"\bGB[23]00\b"
+_UNIFIED = r"\bGB10\b|\bThor\b"
 """Products without device memory of their own: they use that of the processor. NVML has no memory numbers of them, and
 DCGM no profiling counters; some counters are 0 all the time (llama-swap#782, nvtop#426)."""
 _BY_PATTERN = (
-    (re.compile(r"\b(PCIe|PCIE|NVL)\b"), _FABRIC),  # cards
-    (re.compile(r"\bA(2|10[A-Z]?|16|40)\b|RTX ?A[0-9]+|RTX [35]0[5-9]0"), _MEMORY_SENSOR),  # GDDR
+    (r"\b(PCIe|NVL)\b", _FABRIC),  # cards
+    (r"\bA(2|10[A-Z]?|16|40)\b|RTX ?A[0-9]+|RTX [35]0[5-9]0", _MEMORY_SENSOR),  # GDDR
     (_CONSUMER, (*_ECC, *_REMAPPING, *_RETIREMENT)),
     (_UNIFIED, ("memory_", "bar1_memory_", *_ECC, *_REMAPPING, *_RETIREMENT, *_NVLINK, *_FABRIC)),
 )
@@ -278,17 +277,17 @@ _BY_PATTERN = (
 def missing_from_model(model: str) -> tuple[str, ...]:
     """Return how the names of those quantities begin that a product does not have; empty if nothing is known of it."""
     absent = _BY_ARCHITECTURE.get(architecture_of(model), ())
-    if not absent and _BEFORE_VOLTA.search(model):
+    if not absent and is_product(_BEFORE_VOLTA, model):
         absent = _BY_ARCHITECTURE["volta"]
-        if not _P100.search(model):
+        if not is_product(_P100, model):
             absent += (*_MEMORY_SENSOR, *_NVLINK)
-        elif "SXM" not in model:
+        elif not is_product("SXM", model):
             absent += _NVLINK
     links = nvlink_of(model)
     if links is not None and not links.links:
         absent += (*_NVLINK, *_FABRIC)
     for pattern, quantities in _BY_PATTERN:
-        if pattern.search(model):
+        if is_product(pattern, model):
             absent += quantities
     if absent and c2c_of(model) is None:
         absent += _C2C
@@ -298,12 +297,12 @@ def missing_from_model(model: str) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def has_unified_memory(model: str) -> bool:
     """Return whether a product uses the memory of the processor; its counters of device memory are then 0 or absent."""
-    return _UNIFIED.search(model) is not None
+    return is_product(_UNIFIED, model)
 
 
 def is_rack_scale(model: str) -> bool:
     """Return whether the NVLinks of a product leave its node, to the switches of a rack."""
-    return _RACK_SCALE.search(model) is not None
+    return is_product(_RACK_SCALE, model)
 
 
 def has_quantity(device: Device, quantity: str) -> bool:
@@ -327,7 +326,7 @@ def has_profiling(device: Device) -> bool:
     memory.
     """
     without = (_WITHOUT_PROFILING, _BEFORE_VOLTA, _UNIFIED)
-    return not device.guest and not any(pattern.search(device.model) for pattern in without)
+    return not device.guest and not any(is_product(pattern, device.model) for pattern in without)
 
 
 class TemperatureLimits(NamedTuple):
@@ -345,7 +344,7 @@ class TemperatureLimits(NamedTuple):
 
 
 BY_MODEL = (
-    (r"A100-SXM", TemperatureLimits(89.0, 85.0, 95.0)),
+    (r"A100 SXM", TemperatureLimits(89.0, 85.0, 95.0)),
     (r"A10G\b", TemperatureLimits(95.0, 88.0)),
     (r"\bT4\b", TemperatureLimits(93.0, 85.0)),
     (r"V100", TemperatureLimits(87.0, 83.0, 85.0)),
@@ -366,7 +365,7 @@ BY_MODEL = (
 """By pattern, which RE2 (Prometheus) understands as well; the first match counts. Limits of models that report margins
 (H100 and newer) are calculated from them."""
 
-_DATA_CENTRE = re.compile(
+_DATA_CENTRE = (
     r"\b(A100|A800|A10|A10G|A30|A40|L4|L40|L40S|T4|H100|H800|H20|H200|GH200|B100|B200|B300|GB200|GB300|V100|P100)\b"
 )
 
@@ -374,9 +373,9 @@ _DATA_CENTRE = re.compile(
 @lru_cache(maxsize=256)
 def limits_of(model: str) -> TemperatureLimits:
     """Return the limits of a model by its product name; all None when it is not in the table."""
-    return next((limits for pattern, limits in BY_MODEL if re.search(pattern, model)), TemperatureLimits())
+    return next((limits for pattern, limits in BY_MODEL if is_product(pattern, model)), TemperatureLimits())
 
 
 def is_data_centre(model: str) -> bool:
     """Return whether a model is a data-centre GPU, whose memory runs with ECC unless it was turned off."""
-    return _DATA_CENTRE.search(model) is not None
+    return is_product(_DATA_CENTRE, model)

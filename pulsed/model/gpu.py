@@ -39,6 +39,10 @@ _LABELS_OF_FAMILIES = (
 LABEL_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 """Regular expression of the name of a Prometheus label."""
 
+_SEPARATORS = re.compile(r"[-_\s]+")
+_RESOURCE_SUFFIX = re.compile(r"( MIG [0-9]+g\.[0-9]+gb.*| SHARED)$", re.IGNORECASE)
+"""What `nvidia.com/gpu.product` adds to the name of a product."""
+
 RESERVED_LABELS = frozenset(_LABELS_OF_FAMILIES.split())
 """Labels of the families of GPUs and sources, which a target cannot set."""
 
@@ -101,6 +105,23 @@ class Entity:
         """The name in the API, as in `3` or `3:7`: its index or else its UUID, then the MIG id."""
         gpu = self.gpu or self.uuid
         return f"{gpu}:{self.mig_id}" if self.mig_id else gpu
+
+
+@lru_cache(maxsize=1024)
+def product_name(model: str) -> str:
+    """Return the name of a product as the patterns of tables have it: with blanks only, without a resource's suffix.
+
+    Exporters and labels of nodes have hyphens for blanks, and relays underscores.
+
+    >>> product_name("NVIDIA-A100-SXM4-80GB-SHARED")
+    'NVIDIA A100 SXM4 80GB'
+    """
+    return _RESOURCE_SUFFIX.sub("", _SEPARATORS.sub(" ", model).strip())
+
+
+def is_product(pattern: str, model: str) -> bool:
+    """Return whether a pattern of a table of products is found in a product's name, in any case."""
+    return re.search(pattern, product_name(model), re.IGNORECASE) is not None
 
 
 PLATFORM = ("chassis_serial", "slot_number", "tray_index", "host_id", "module_id")

@@ -88,6 +88,7 @@ class Tick:
         pci_drivers: by PCI address, the kernel driver of the GPUs on the bus of this node, empty for none; without any
             where that is unknown.
         cpus: the processors of superchips.
+        unknown_fields: names on the page that begin as DCGM's and that pulsed does not know.
         now: seconds of the clock of the ticks. It never decreases, whatever the wall clock and the source's clock do,
             and is the same for all targets that are read on one host: durations follow it.
         duplicates: by name of another target, how many of its GPUs that one has.
@@ -105,6 +106,7 @@ class Tick:
     lists_gpus: bool = True
     pci_drivers: Mapping[str, str] = field(default_factory=dict)
     cpus: tuple[CpuReading, ...] = ()
+    unknown_fields: tuple[str, ...] = ()
     now: float = 0.0
     duplicates: Mapping[str, int] = field(default_factory=dict)
     alternating_hosts: tuple[str, ...] = ()

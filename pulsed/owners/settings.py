@@ -12,6 +12,10 @@ from pulsed.kubernetes.settings import LabelNames, LabelPatterns, ObjectKinds
 
 CommandOrOff = Annotated[str, Kind("command", "the name or path of a program, or off", not_empty, "text")]
 SocketOrOff = Annotated[str, Kind("socket", "the path of a Unix socket, or off", not_empty, "text")]
+PodPatterns = Annotated[
+    tuple[str, ...],
+    ListKind("pod", "patterns of namespace/pod such as gpu-operator/*exporter*, one or a list", not_empty, "text"),
+]
 Directories = Annotated[
     tuple[str, ...], ListKind("directory", "names of directories, one or a list", not_empty, "file")
 ]
@@ -120,6 +124,13 @@ class AttributionSettings(Settings):
     )
     jobs: JobSettings = setting(JobSettings(), "Jobs from mapping directories.")
     files: FileSettings = setting(FileSettings(), "The names of files in mapping directories.")
+    exporter_pods: PodPatterns = setting(
+        (),
+        "Pods of exporters, as `namespace/pod` with * for any characters, which own nothing on pages of Prometheus: it "
+        "writes them into rows without a pod. Unset: a pod that several GPUs of an `instance`, or all, have as their "
+        "only one; the owner of these GPUs is then unknown.",
+        example=("gpu-operator/*exporter*",),
+    )
 
 
 KEPT_SECONDS = 90 * DAY

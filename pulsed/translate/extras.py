@@ -10,26 +10,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pulsed.model.gpu import Entity
 from pulsed.model.host import CpuReading
+from pulsed.model.label_names import with_known_names
 from pulsed.model.raw_tick import Layout, RawValue, Series
 from pulsed.model.tick import Extras, LinkCounters
-from pulsed.translate.fields import BY_NAME, BY_SHORT, FIELDS
+from pulsed.translate.fields import BY_SHORT, FIELDS, TEXT_NAMES, fields_named, spelling
 from pulsed.translate.identity import SeriesEntity, clean_labels, host_of
 from pulsed.translate.units import is_blank
 
 _FAMILIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "DCGM_EXP_XID_ERRORS_COUNT": ("xid_counts", ("xid",)),
     "DCGM_EXP_XID_ERRORS_TOTAL": ("xid_totals", ("xid",)),
+    "DCGM_EXP_XID_ERRORS": ("xid_totals", ("xid",)),
     "DCGM_EXP_GPU_HEALTH_STATUS": ("health_watches", ("health_watch", "health_error_code")),
     "DCGM_EXP_CLOCK_EVENTS_COUNT": ("clock_events", ("clock_event",)),
     "DCGM_FI_DEV_NVLINK_GET_STATE": ("nvlink_states", ("nvlink",)),
     "DCGM_FI_DEV_NVLINK_LINK_STATUS": ("nvlink_states", ("nvlink",)),
 }
-"""By metric: the attribute of `Extras` that it fills, and the labels with its code, of which the first is needed."""
+"""By metric: the attribute of `Extras` that it fills, and the labels with its code, of which the first is needed.
+A relay may have removed the `_TOTAL`."""
 
 _COUNTER_KINDS: Mapping[str, str] = {
     field.quantity: field.quantity.removeprefix("nvlink_").removesuffix("_total")
@@ -102,7 +105,7 @@ def extras_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[En
         if attribute_code is not None:
             attribute, code = attribute_code
             is_of_link = attribute.startswith("nvlink")  # such a row names the GPU by `gpu_uuid` or `gpu`
-            owner = owners.get(position) or (_board_of(dict(series.labels), boards) if is_of_link else None)
+            owner = owners.get(position) or (_board_of(clean_labels(series.labels), boards) if is_of_link else None)
             if owner is not None:
                 slots.setdefault(owner.entity, {}).setdefault(attribute, []).append((position, code))
     return {
@@ -113,17 +116,18 @@ def extras_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[En
 
 def _code_of(series: Series) -> tuple[str, _Code] | None:
     """Return the attribute of `Extras` that a series is of, and its code; None for other series."""
-    if family := _FAMILIES.get(series.name):
+    name = spelling(series.name)
+    if family := _FAMILIES.get(name) or _FAMILIES.get(name.removesuffix("_TOTAL")):
         attribute, names = family
-        labels = dict(series.labels)
-        return attribute, tuple([labels.get(name, "") for name in names])
-    if match := _DMON_LANE.fullmatch(series.name):
+        labels = dict(with_known_names(series.labels))
+        return attribute, tuple([labels.get(label, "") for label in names])
+    if match := _DMON_LANE.fullmatch(name):
         fields, link = BY_SHORT.get(f"{match['stem']}T", ()), match["lane"]
-    elif "_NVLINK_" in series.name:
-        lane = _LANE.search(series.name)
-        total = f"{series.name[: lane.start()]}{lane['count'] or ''}_TOTAL" if lane else series.name
-        fields = BY_NAME.get(total, ())
-        link = (lane and lane["lane"]) or dict(series.labels).get("nvlink", "")
+    elif "_NVLINK_" in name:
+        lane = _LANE.search(name)
+        total = f"{name[: lane.start()]}{lane['count'] or ''}_TOTAL" if lane else name
+        fields = fields_named(total)
+        link = (lane and lane["lane"]) or dict(with_known_names(series.labels)).get("nvlink", "")
     else:
         return None
     kind = _COUNTER_KINDS.get(fields[0].quantity) if fields else None
@@ -211,7 +215,7 @@ def cpu_slots(layout: Layout, node: str) -> tuple[CpuSlot, ...]:
         return ()
     slots = []
     for position, series in enumerate(layout.series):
-        if (quantity := _QUANTITIES.get(series.name)) is not None:
+        if (quantity := _QUANTITIES.get(spelling(series.name))) is not None:
             labels = clean_labels(series.labels)
             if labels.get("cpu") and "cpucore" not in labels:
                 slots.append(CpuSlot(position, host_of(labels) or node, labels["cpu"], quantity))
@@ -226,3 +230,23 @@ def read_cpus(slots: Sequence[CpuSlot], values: Sequence[RawValue]) -> tuple[Cpu
         if isinstance(value, (int, float)) and 0.0 <= value <= HIGHEST:
             by_cpu.setdefault((node, cpu), {})[quantity] = float(value)
     return tuple(CpuReading(node, cpu, **quantities) for (node, cpu), quantities in by_cpu.items())
+
+
+def unknown_fields(layout: Layout) -> tuple[str, ...]:
+    """Return the names of a page that begin as DCGM's and that no table has, in their order."""
+    if layout.dialect != "exporter":
+        return ()
+    firsts = {
+        series.name: series for series in reversed(layout.series) if spelling(series.name).upper().startswith("DCGM_")
+    }
+    return tuple([name for name, series in reversed(firsts.items()) if not _is_known(series)])
+
+
+def _is_known(series: Series) -> bool:
+    name = spelling(series.name)
+    return bool(
+        fields_named(name)
+        or name in _QUANTITIES
+        or any(name in names for names in TEXT_NAMES.values())
+        or _code_of(replace(series, labels=(*series.labels, ("nvlink", "0"))))
+    )

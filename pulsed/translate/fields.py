@@ -142,8 +142,49 @@ def _index(key_values: list[tuple[str, DcgmField]]) -> Mapping[str, tuple[DcgmFi
 BY_NAME: Mapping[str, tuple[DcgmField, ...]] = _index([(name, field) for field in FIELDS for name in field.names])
 """By metric name of an exporter's page; several when the field fills several quantities."""
 
+_TOTAL = "_total"
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())
+
+
+_FOLDED = frozenset(map(_fold, BY_NAME))
+_AMBIGUOUS_TOTALS = frozenset(name for name in _FOLDED if name.removesuffix(_TOTAL) in _FOLDED - {name})
+"""In lower case, fields whose names differ in a final `_TOTAL` only: a rate, and the counter behind it."""
+
+_SPELLINGS: Mapping[str, str] = {
+    **{_fold(name).removesuffix(_TOTAL): name for name in reversed(tuple(BY_NAME))},
+    **{_fold(name): name for name in reversed(tuple(BY_NAME))},
+}
+"""By a name in lower case, also without its final `_total`, the name in the table."""
+
+
+def spelling(name: str) -> str:
+    """Return the name in the table of a metric that a relay has renamed; names of other metrics of DCGM in upper case.
+
+    Collectors change the case, write other separators, and append `_total` to counters (OpenMetrics) or remove it.
+
+    >>> spelling("dcgm.fi.dev.total_energy_consumption_total")
+    'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION'
+    """
+    if name in BY_NAME:
+        return name
+    folded = _fold(name)
+    if folded in _AMBIGUOUS_TOTALS and name.endswith("total"):  # behind upper case it is the relay's
+        return name if name.islower() else _SPELLINGS[folded.removesuffix(_TOTAL)]
+    known = _SPELLINGS.get(folded) or _SPELLINGS.get(folded.removesuffix(_TOTAL))
+    return known or (folded.upper() if folded.startswith("dcgm_") else name)
+
+
 BY_SHORT: Mapping[str, tuple[DcgmField, ...]] = _index([(field.short, field) for field in FIELDS if field.short])
 """By column of dmon; several when the field fills several quantities."""
+
+
+def fields_named(name: str) -> tuple[DcgmField, ...]:
+    """Return the fields of a metric of an exporter's page, also of one that a relay has renamed; none if unknown."""
+    return BY_NAME.get(spelling(name), ())
+
 
 _BY_QUANTITY = _index([(field.quantity, field) for field in FIELDS])
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pulsed.model.gpu import NOT_A_GPU, PLATFORM, Device, Entity, EntityKind, GpuKey
+from pulsed.model.gpu import NOT_A_GPU, PLATFORM, Device, Entity, EntityKind, GpuKey, is_product
+from pulsed.model.label_names import with_known_names
 from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import Labels, Layout
+from pulsed.owners.attribution.scraped_pods import PodName
 from pulsed.owners.attribution.source import SHARES, is_relabelled, owners_of
-from pulsed.translate.fields import TEXT_NAMES
+from pulsed.translate.fields import TEXT_NAMES, spelling
 from pulsed.translate.units import BLANK_TEXTS
 
 # Spellings, the likelier first: `Hostname` until dcgm-exporter 4.8.2, then `hostname` (#655); `exported_` and the rest
@@ -46,8 +48,8 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
 
 # GRID A100-8C, NVIDIA H100-20C, NVIDIA A40-48Q, GRID M60-0B4, NVIDIA A100-1-5CME: vGPU types end in framebuffer GB and
 # series. Boards end in things like -40GB.
-VGPU_TYPE = "-([0-9]+-)?[0-9]+[ABCQ][0-9]?(ME)?$"
-"""Found in the product's name inside a vGPU guest; a pattern that RE2 takes, too."""
+VGPU_TYPE = " ([0-9]+ )?[0-9]+[ABCQ][0-9]?(ME)?$"
+"""Found in the `product_name` inside a vGPU guest."""
 
 _PCI_ADDRESS = re.compile(r"([0-9A-Fa-f]{1,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 
@@ -112,7 +114,7 @@ def exporter_entities(
     entities: dict[GpuKey, SeriesEntity] = {}
     read: set[GpuKey] = set()
     for labels, positions in blocks.items():
-        is_read = not all(layout.series[position].name.startswith(_COLLECTORS) for position in positions)
+        is_read = not all(spelling(layout.series[position].name).startswith(_COLLECTORS) for position in positions)
         row = clean_labels(labels)
         if not is_read:
             row = {name: value for name, value in row.items() if not name.startswith(_FIELDS)}
@@ -262,11 +264,11 @@ def devices(
         )
         for position, subject in enumerate(entities)
         for model in [subject.texts.get("model", "")]
-        for is_guest in [bool(re.search(VGPU_TYPE, model)) if model else position in unnamed_guests]
+        for is_guest in [is_product(VGPU_TYPE, model) if model else position in unnamed_guests]
     )
 
 
-def labelled_owners(entities: Sequence[SeriesEntity]) -> list[Owners | None]:
+def labelled_owners(entities: Sequence[SeriesEntity], scraped: Container[PodName] = ()) -> list[Owners | None]:
     """Return the owners that the labels of each entity name. A board has the owners of its instances, too."""
     relabelled = is_relabelled(row for subject in entities for row in subject.rows)
     rows: dict[int, list[Mapping[str, str]]] = {}
@@ -274,7 +276,7 @@ def labelled_owners(entities: Sequence[SeriesEntity]) -> list[Owners | None]:
         for owner in (subject, subject.parent):
             if owner is not None:
                 rows.setdefault(id(owner), []).extend(subject.rows)
-    return [owners_of(rows[id(subject)], relabelled) for subject in entities]
+    return [owners_of(rows[id(subject)], relabelled, scraped) for subject in entities]
 
 
 def _fabric(texts: Mapping[str, str]) -> str:
@@ -292,8 +294,8 @@ def _pci_bus_id(text: str) -> str:
 
 
 def clean_labels(labels: Labels) -> Mapping[str, str]:
-    """Return the labels of a row without blank ones."""
-    return {name: value for name, value in labels if value not in BLANK_TEXTS}
+    """Return the labels of a row by dcgm-exporter's names, without blank ones."""
+    return {name: value for name, value in with_known_names(labels) if value not in BLANK_TEXTS}
 
 
 def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:

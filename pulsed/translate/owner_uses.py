@@ -6,16 +6,19 @@ the row of the GPU. Older versions repeat the row of the GPU for each pod: these
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from pulsed.model.owner import Owner, OwnerKind, OwnerUse, OwnerUses
+from pulsed.model.owner import Owner, OwnerKind, Owners, OwnerUse, OwnerUses
 from pulsed.model.raw_tick import Labels, Layout, RawValue
 from pulsed.model.vocabulary import Reading, Value
+from pulsed.owners.attribution.scraped_pods import PodName
 from pulsed.owners.attribution.source import is_relabelled, owners_of
-from pulsed.translate.fields import BY_NAME
+from pulsed.translate.fields import fields_named
 from pulsed.translate.identity import SeriesEntity, clean_labels
 from pulsed.translate.plan import Slot, read_slot, slot_of
+from pulsed.translate.share_units import ShareUnits
 
 MEMORY, ACTIVITY = "memory_used_bytes", "gpu_utilization_ratio"
 
@@ -63,29 +66,39 @@ class UsePlan:
         return uses if memory or total else None
 
 
-def use_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[int, UsePlan]:
+def use_plans(
+    layout: Layout, entities: Sequence[SeriesEntity], shares: ShareUnits, scraped: Container[PodName] = ()
+) -> Mapping[int, UsePlan]:
     """Return the plans of the devices whose owners have rows of their own, by position in `entities`."""
     if layout.dialect != "exporter":
         return {}
     relabelled = is_relabelled(row for subject in entities for row in subject.rows)
-    plans = {position: _plan(layout, subject, relabelled) for position, subject in enumerate(entities)}
+    plans = {
+        position: _plan(layout, subject, shares, partial(owners_of, relabelled=relabelled, scraped=scraped))
+        for position, subject in enumerate(entities)
+    }
     return {position: plan for position, plan in plans.items() if plan.memory or plan.activity}
 
 
-def _plan(layout: Layout, subject: SeriesEntity, relabelled: bool) -> UsePlan:
+def _plan(
+    layout: Layout,
+    subject: SeriesEntity,
+    shares: ShareUnits,
+    owners_in: Callable[[Sequence[Mapping[str, str]]], Owners | None],
+) -> UsePlan:
     programs: dict[_Program, dict[Owner, None]] = {}
     slots: dict[str, dict[_Program | None, list[Slot]]] = {MEMORY: {}, ACTIVITY: {}}
     owners: dict[Labels, Sequence[Owner]] = {}
     for position, rank in subject.series:
         series = layout.series[position]
         if series.labels not in owners:
-            owners[series.labels] = owners_of([clean_labels(series.labels)], relabelled) or () if rank else ()
+            owners[series.labels] = owners_in([clean_labels(series.labels)]) or () if rank else ()
         programs_of_row = dict.fromkeys(map(_program, owners[series.labels]))
         for owner in owners[series.labels]:
             programs.setdefault(_program(owner), {})[owner] = None
-        for field in BY_NAME.get(series.name, ()):
+        for field in fields_named(series.name):
             if (of_quantity := slots.get(field.quantity)) is not None:
-                slot = slot_of(position, field, field.unit, whole=subject.entity.kind == "gpu")
+                slot = slot_of(position, field, shares.unit_of(series.name, field), whole=subject.entity.kind == "gpu")
                 for program in programs_of_row or (None,):
                     of_quantity.setdefault(program, []).append(slot)
     return UsePlan(

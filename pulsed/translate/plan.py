@@ -21,8 +21,11 @@ from pulsed.translate.fields import (
     FIRST_BASE_UNIT_ID,
     TEXT_COLUMNS,
     DcgmField,
+    fields_named,
+    spelling,
 )
 from pulsed.translate.identity import SeriesEntity
+from pulsed.translate.share_units import ShareUnits
 from pulsed.translate.units import PERCENT, RATIO, UNDECIDED, OutOfRangeRule, Unit, out_of_range_rule
 
 _SIZE = POSITION["memory_bytes"]
@@ -142,19 +145,21 @@ def read_slot(slot: Slot, values: Sequence[RawValue], first: int, anomalies: lis
     return value * multiply / divide if low <= value <= certain else rule(value, anomalies)
 
 
-def plans(layout: Layout, entities: Sequence[SeriesEntity]) -> tuple[Plan, ...]:
+def plans(layout: Layout, entities: Sequence[SeriesEntity], shares: ShareUnits) -> tuple[Plan, ...]:
     """Return the plan of each entity of a layout."""
-    index = BY_NAME if layout.dialect == "exporter" else BY_SHORT
+    is_page = layout.dialect == "exporter"
     ambiguous = _unit_of_ambiguous_name(layout, entities)
     sources: dict[int, _Sources] = {id(subject): {} for subject in entities}
     for subject in entities:
         for series, row_rank in subject.series:
             name = layout.series[series].name
-            for field in index.get(name, ()):
+            for field in fields_named(name) if is_page else BY_SHORT.get(name, ()):
                 owner, rank = _owner(subject, field, row_rank)
                 if owner is None:
                     continue
-                unit = ambiguous if name == AMBIGUOUS_NAME else field.unit
+                unit = field.unit
+                if is_page:
+                    unit = ambiguous if spelling(name) == AMBIGUOUS_NAME else shares.unit_of(name, field)
                 preference = (_PREFERENCE[field.id, field.quantity], rank)
                 of_quantity = sources[id(owner)].setdefault(POSITION[field.quantity], {})
                 slot = slot_of(series - first_series(owner), field, unit, whole=owner.entity.kind == "gpu")
@@ -216,7 +221,7 @@ def _unit_of_ambiguous_name(layout: Layout, entities: Sequence[SeriesEntity]) ->
     names = set().union(*(_names(layout, subject) for subject in entities)) - {AMBIGUOUS_NAME}
     if any(field.id >= FIRST_BASE_UNIT_ID for name in names for field in BY_NAME.get(name, ())):
         return RATIO
-    help_ = layout.help.get(AMBIGUOUS_NAME, "").lower()
+    help_ = next((text for name, text in layout.help.items() if spelling(name) == AMBIGUOUS_NAME), "").lower()
     if re.search(r"%|percent|\b100\b", help_):
         return PERCENT
     return RATIO if re.search(r"\bratio\b|\bfraction\b|\b0(\.0)?\s*(-|–|to|and|\.\.)\s*1\b", help_) else UNDECIDED
@@ -240,4 +245,4 @@ def _quantities(layout: Layout, subject: SeriesEntity) -> set[str]:
 
 
 def _names(layout: Layout, subject: SeriesEntity) -> set[str]:
-    return {layout.series[position].name for position, _ in subject.series}
+    return {spelling(layout.series[position].name) for position, _ in subject.series}

@@ -14,10 +14,12 @@ from pulsed.model.owner import Ownership
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import NOTHING
-from pulsed.translate.extras import CpuSlot, ExtrasReader, cpu_slots, extras_plans, read_cpus
+from pulsed.owners.attribution.scraped_pods import PodName, ScrapedPods
+from pulsed.translate.extras import CpuSlot, ExtrasReader, cpu_slots, extras_plans, read_cpus, unknown_fields
 from pulsed.translate.fields import TEXT_COLUMNS
 from pulsed.translate.identity import (
     blocks_of,
+    clean_labels,
     clean_text,
     devices,
     dmon_entities,
@@ -26,6 +28,7 @@ from pulsed.translate.identity import (
 )
 from pulsed.translate.owner_uses import UsePlan, use_plans
 from pulsed.translate.plan import Plan, first_series, plans, unnamed_guests
+from pulsed.translate.share_units import ShareUnits, unproven_shares
 
 
 @dataclass(slots=True)
@@ -47,6 +50,8 @@ class _Compiled:
         seen: their values at the last check.
         extras: reads a dcgm-exporter's own metrics; None where there are none.
         cpus: the processors of superchips.
+        unknown: names of DCGM that no table has.
+        shares: positions of percentages whose unit is not proven, by name.
     """
 
     layout: Layout
@@ -59,6 +64,8 @@ class _Compiled:
     seen: tuple[RawValue, ...]
     extras: ExtrasReader | None
     cpus: tuple[CpuSlot, ...]
+    unknown: tuple[str, ...]
+    shares: Mapping[str, Sequence[int]]
 
     def fits(self, values: Sequence[RawValue]) -> bool:
         """Return whether the same rows are present with the same texts; cheap, and may return a false no."""
@@ -75,19 +82,24 @@ class Translator:
     Args:
         node: the host of GPUs whose series do not name one.
         max_gpus: most GPUs and MIG instances of a tick.
+        exporter_pods: patterns of the pods of exporters, as in `attribution.exporter_pods`.
     """
 
-    def __init__(self, node: str = "", max_gpus: int = MAX_GPUS) -> None:
+    def __init__(self, node: str = "", max_gpus: int = MAX_GPUS, exporter_pods: Sequence[str] = ()) -> None:
         self._node, self._max_gpus = node, max_gpus
         self._compiled: _Compiled | None = None
         self._texts: dict[Labels, dict[str, str]] = {}
         self._own_texts: dict[GpuKey, dict[str, str]] = {}
         self._labels: Labels = ()
+        self._share_units = ShareUnits()
+        self._exporter_pods = tuple(exporter_pods)
+        self._scraped_pods = ScrapedPods(exporter_pods)
 
-    def set_max_gpus(self, max_gpus: int) -> None:
-        """Change the limit from the next tick on."""
-        if max_gpus != self._max_gpus:
-            self._max_gpus, self._compiled = max_gpus, None
+    def reconfigure(self, max_gpus: int, exporter_pods: Sequence[str] = ()) -> None:
+        """Change the limit and the patterns from the next tick on."""
+        if (max_gpus, tuple(exporter_pods)) != (self._max_gpus, self._exporter_pods):
+            self._max_gpus, self._exporter_pods, self._compiled = max_gpus, tuple(exporter_pods), None
+            self._scraped_pods = ScrapedPods(exporter_pods)
 
     def translate(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None = None) -> Tick:
         """Return the tick in the canonical vocabulary.
@@ -109,6 +121,8 @@ class Translator:
             compiled = self._compile(raw.target, raw.layout, values)
         elif not compiled.fits(values):
             compiled = self._recheck(raw.target, compiled, values)
+        if compiled.shares and self._share_units.learn(compiled.shares, values):
+            compiled = self._compile(raw.target, raw.layout, values)
         rows: list[GpuRow] = []
         extras = {} if compiled.extras is None else compiled.extras.read(values)
         notes: list[str] = []
@@ -128,7 +142,15 @@ class Translator:
                 row.ownership = replace(ownership, uses=uses)
             rows.append(row)
         cpus = read_cpus(compiled.cpus, values) if compiled.cpus else ()
-        return Tick(raw, rows, kernel_events, raw.epoch, lists_gpus=bool(rows), cpus=cpus)
+        return Tick(
+            raw,
+            rows,
+            kernel_events,
+            raw.epoch,
+            lists_gpus=bool(rows),
+            cpus=cpus,
+            unknown_fields=compiled.unknown,
+        )
 
     def _recheck(self, target: str, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
         layout, blocks = compiled.layout, compiled.blocks
@@ -145,18 +167,20 @@ class Translator:
             self._learn(layout, values)
             entities = dmon_entities(blocks, self._node, self._texts)
             guests: list[int] = []
+            scraped: frozenset[PodName] = frozenset()
         else:
             present = {labels: positions for labels, positions in blocks.items() if labels in live}
             entities = exporter_entities(layout, present, self._node, self._own_texts)
             guests = unnamed_guests(layout, entities)
+            scraped = self._scraped_pods.find(map(clean_labels, present))
         if sum(bool(subject.series) for subject in entities) > self._max_gpus:
             raise TooManyGpus(self._max_gpus, target)
-        of_owners = use_plans(layout, entities)
+        of_owners = use_plans(layout, entities, self._share_units, scraped)
         parts = tuple(
             zip(
                 devices(entities, guests, self._labels),
-                map(Ownership, labelled_owners(entities)),
-                plans(layout, entities),
+                map(Ownership, labelled_owners(entities, scraped)),
+                plans(layout, entities, self._share_units),
                 map(first_series, entities),
                 [bool(subject.series) for subject in entities],
                 map(of_owners.get, range(len(entities))),
@@ -176,6 +200,8 @@ class Translator:
             seen=tuple(values[position] for position in texts),
             extras=ExtrasReader(of_extras) if (of_extras := extras_plans(layout, entities)) else None,
             cpus=cpu_slots(layout, self._node),
+            unknown=unknown_fields(layout),
+            shares=unproven_shares(layout, self._share_units),
         )
         return self._compiled
 

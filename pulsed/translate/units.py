@@ -71,6 +71,10 @@ class Unit:
 
     Two steps rather than one factor, because 0.01 and 1e-9 are not exact: 55 % is to be 0.55. A share is a part of a
     whole, which cannot be above 1. DCGM's type of the fields decides which blanks there are.
+
+    Attributes:
+        otherwise: what values outside `low` to `high` are multiplied by, which are in another unit; 0: they are none.
+        lowest: of those values.
     """
 
     name: str
@@ -80,6 +84,8 @@ class Unit:
     high: float = math.inf
     share: bool = False
     type: FieldType = "int64"
+    otherwise: float = 0.0
+    lowest: float = 0.0
 
     @property
     def certain(self) -> float:
@@ -88,7 +94,7 @@ class Unit:
 
     def not_zero(self) -> Unit:
         """Return the unit for a quantity that cannot be 0, where DCGM's 0 means that the feature does not exist."""
-        return replace(self, low=math.ulp(0.0))
+        return replace(self, low=max(self.low, math.ulp(0.0)), lowest=math.ulp(0.0))
 
 
 def is_blank(value: float, type_: FieldType) -> bool:
@@ -110,11 +116,13 @@ def out_of_range_rule(unit: Unit, whole: bool) -> OutOfRangeRule:
 def _number_rule(unit: Unit) -> OutOfRangeRule:
     # Large counters and rates come here on every tick: the unit is taken apart beforehand.
     low, high, multiply, divide = unit.low, unit.high, unit.multiply, unit.divide
-    base = _BLANK_BASE[unit.type]
+    base, otherwise, lowest = _BLANK_BASE[unit.type], unit.otherwise, unit.lowest
 
     def rule(value: float, _: list[str]) -> float | None:
         if low <= value <= high and value < base and value not in _BLANKS:
             return value * multiply / divide
+        if otherwise and value >= lowest and not is_blank(value, unit.type):
+            return value * otherwise
         return None
 
     return rule
@@ -159,6 +167,8 @@ PERCENT = Unit("%", divide=100.0, high=100.0, share=True)
 UNDECIDED = Unit("% or ratio", high=0.0, share=True)
 """For a name that means percent in one DCGM and a ratio in the next, on a page that does not state which."""
 
+MIB = 1048576.0
+
 CODE = Unit("code")
 COUNT = Unit("count")
 PSTATE = Unit("P-state", high=15.0)
@@ -178,7 +188,10 @@ UNITS: Mapping[str, Unit] = {
     "kB/s": Unit("kB/s", multiply=1e3, high=1e11),
     "MB/s": Unit("MB/s", multiply=1e6, high=1e8),
     "B": Unit("B"),
-    "MiB": Unit("MiB", multiply=1048576.0, high=1e9),
+    # DCGM counts memory in MiB, also where it prints bytes, and no board has a TiB: a relay that converts one to the
+    # other under the same name is seen by each value.
+    "MiB": Unit("MiB", multiply=MIB, high=MIB - 1.0, otherwise=1.0),
+    "MiB in B": Unit("B", low=MIB, otherwise=MIB),
     "W": Unit("W", high=1e6, type="double"),
     "J": Unit("J"),
     "mJ": Unit("mJ", divide=1e3),

@@ -134,3 +134,53 @@ def test_a_gpu_that_works_has_5_percent_of_engine_and_2_percent_of_memory_activi
     )
     for reading in (profiled, unprofiled):
         assert anomalies_of(last_tick("NVIDIA L40S", [reading] * 8)) == ({0: ("pcie_dead",)} if is_dead else {})
+
+
+IDLE = Reading(
+    gpu_utilization_ratio=0.0,
+    memory_utilization_ratio=0.0,
+    sm_clock_hertz=139e6,
+    power_watts=7.5,
+    pcie_transmit_bytes_per_second=4.2e9,
+    pcie_receive_bytes_per_second=4.4e9,
+)
+CARD_NAME = "NVIDIA L40S"
+
+
+def test_gigabytes_over_pcie_of_an_idle_gpu_are_missing_after_a_minute() -> None:
+    assert anomalies_of(last_tick(CARD_NAME, [IDLE] * 4, 15.0)) == {}
+    tick = last_tick(CARD_NAME, [IDLE] * 5, 15.0)
+    assert anomalies_of(tick) == {0: ("traffic_of_idle",)}
+    assert tick.gpus[0].result.workload.raw_class == "idle"
+
+
+@pytest.mark.parametrize("rate", ["nvlink_transmit_bytes_per_second", "c2c_receive_bytes_per_second"])
+def test_other_links_of_an_idle_gpu(rate: str) -> None:
+    quiet = IDLE._replace(pcie_transmit_bytes_per_second=None, pcie_receive_bytes_per_second=None)
+    assert anomalies_of(last_tick("NVIDIA GH200 480GB", [quiet._replace(**{rate: 5e9})] * 8, 15.0)) == {
+        0: ("traffic_of_idle",)
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"gpu_utilization_ratio": 0.01},
+        {"memory_utilization_ratio": 0.02},  # another device writes its memory
+        {"memory_utilization_ratio": None},
+        {"dram_active_ratio": 0.01},
+        {"sm_clock_hertz": 1.4e9},
+        {"sm_clock_hertz": None},
+        {"sm_clock_hertz": 5e8, "sm_clock_max_hertz": 1e9},
+        {"pcie_transmit_bytes_per_second": 5e8, "pcie_receive_bytes_per_second": 5e8},
+    ],
+)
+def test_traffic_that_may_be_real_stays(change: dict[str, float | None]) -> None:
+    assert anomalies_of(last_tick(CARD_NAME, [IDLE._replace(**change)] * 8, 15.0)) == {}
+
+
+@pytest.mark.parametrize(("size", "expected"), [(80e6, {0: ("memory_size_absurd",)}), (5e8, {}), (0.0, {})])
+def test_memory_in_another_unit_is_missing(size: float, expected: dict[int, tuple[str, ...]]) -> None:
+    tick = last_tick(CARD_NAME, [Reading(memory_bytes=size, memory_used_bytes=0.0)] * 2, 15.0)
+    assert anomalies_of(tick) == expected
+    assert (tick.gpus[0].reading.memory_bytes is None) is bool(expected)

@@ -99,6 +99,7 @@ def test_defaults_of_settings() -> None:
         "sm_clock_max_hertz": 10_000_000_000,
         "traffic_max_bytes_per_second": 10_000_000_000_000,
         "memory_excess_ratio": 1.05,
+        "memory_min_bytes": 2.0**28,
     }
     assert asdict(ClassThresholds()) == {
         "idle_real_utilization_ratio": 0.05,

@@ -31,7 +31,7 @@ IDLE_PAGE = """\
 DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-0",modelName="NVIDIA H100 80GB HBM3",Hostname="n"} 0
 DCGM_FI_DEV_MEM_COPY_UTIL{gpu="0",UUID="GPU-0",modelName="NVIDIA H100 80GB HBM3",Hostname="n"} 0
 DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3",Hostname="n"} 0
-DCGM_FI_DEV_MEM_COPY_UTIL{gpu="1",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3",Hostname="n"} 1
+DCGM_FI_DEV_MEM_COPY_UTIL{gpu="1",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3",Hostname="n"} 2
 """
 
 

@@ -390,7 +390,7 @@ def test_a_size_of_0_limits_nothing() -> None:
 
 
 def test_reasons_come_in_the_order_of_the_table() -> None:
-    odd = STUCK._replace(temperature_celsius=999.0, power_watts=1e5, memory_used_bytes=2.0, memory_bytes=1.0)
+    odd = STUCK._replace(temperature_celsius=999.0, power_watts=1e5, memory_used_bytes=2e9, memory_bytes=1e9)
     plausible = begun(odd)
     said = reasons(plausible, [odd._replace(energy_joules_total=float(number)) for number in range(20)])
     assert said[-1] == ("profiling_stuck_at_zero", "power_absurd", "temperature_absurd", "memory_absurd")
@@ -567,7 +567,7 @@ def test_a_value_at_its_limit_is_plausible(quantity: str, low: float, high: floa
 
 
 def test_memory_may_exceed_its_size_by_the_ratio() -> None:
-    settings = PlausibilitySettings(memory_excess_ratio=1.25)
+    settings = PlausibilitySettings(memory_excess_ratio=1.25, memory_min_bytes=1.0)
     for used, said in ((0.0, ()), (100.0, ()), (100.5, ("memory_absurd",))):
         assert Gpu(settings).apply(Reading(memory_used_bytes=used, memory_bytes=80.0), 0.0)[1] == said
 

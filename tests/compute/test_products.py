@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
+from pulsed.compute.mig_rollup import partitioning_of, shares_of
 from pulsed.compute.products import (
     FIRST_DCGM,
     PCIE_BYTES_PER_SECOND,
     TemperatureLimits,
+    architecture_of,
     c2c_of,
     has_profiling,
     has_quantity,
+    has_unified_memory,
+    is_data_centre,
+    is_rack_scale,
     limits_of,
     memory_bandwidth_of,
+    missing_from_model,
+    nvlink_of,
     tensor_peak_of,
 )
 from pulsed.model.gpu import Device, Entity
@@ -50,6 +57,52 @@ BOARD, INSTANCE = Entity("gpu", "0", "GPU-0"), Entity("mig", "0", "GPU-0", "1", 
 )
 def test_a_quantity_exists_for_the_models_that_have_it(model: str, quantity: str, expected: bool) -> None:
     assert has_quantity(Device(BOARD, model=model), quantity) is expected
+
+
+MODELS = (
+    *(
+        "NVIDIA H100 80GB HBM3",
+        "NVIDIA H100 PCIe",
+        "NVIDIA H200",
+        "NVIDIA H20-3e",
+        "NVIDIA GH200 480GB",
+        "NVIDIA GB300",
+    ),
+    *("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe", "Tesla V100-PCIE-16GB", "Tesla P100-SXM2-16GB", "Tesla T4"),
+    *("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 5090", "NVIDIA RTX A6000", "NVIDIA RTX 4000 SFF Ada Generation"),
+    *(
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+        "NVIDIA H100-20C",
+        "NVIDIA L40S",
+        "NVIDIA GB10",
+        "Quadro RTX 6000",
+    ),
+)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda model: model.replace(" ", "-"),
+        lambda model: model.replace(" ", "_").replace("-", "_"),
+        lambda model: model.replace("-", " "),
+        str.lower,
+        str.upper,
+        lambda model: f"{model.replace(' ', '-')}-SHARED",
+    ],
+)
+def test_a_product_has_the_same_whatever_a_relay_makes_of_its_name(model: str, written: Callable[[str], str]) -> None:
+    def facts(model: str) -> object:
+        device = Device(BOARD, model=model)
+        return (
+            *(missing_from_model(model), architecture_of(model), nvlink_of(model), tensor_peak_of(model)),
+            *(c2c_of(model), limits_of(model), memory_bandwidth_of(model), has_profiling(device)),
+            *(is_data_centre(model), is_rack_scale(model), has_unified_memory(model), partitioning_of(model)),
+            [shares_of(profile, model) for profile in ("1g.10gb", "3g.40gb", "4g.96gb", "7g.80gb")],
+        )
+
+    assert facts(written(model)) == facts(model)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.model.gpu import Device, Entity, GpuKey, board_keys, device_key, gpu_labels, key_of
+from pulsed.model.gpu import (
+    Device,
+    Entity,
+    GpuKey,
+    board_keys,
+    device_key,
+    gpu_labels,
+    is_product,
+    key_of,
+    product_name,
+)
 from pulsed.present.exposition.text_format import label_pairs
 
 U = "12345678-90ab-cdef-1234-567890abcdef"
@@ -49,6 +59,25 @@ def test_without_its_device_file_the_index_is_taken() -> None:
 
 def test_a_board_of_another_host_is_found_by_uuid_only() -> None:
     assert board_keys("GPU-a", "00000000:1B:00.0", "nvidia5", "3", is_local=False) == ("gpu-a",)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 SXM4 80GB"),
+        ("NVIDIA-A100-SXM4-80GB-SHARED", "NVIDIA A100 SXM4 80GB"),
+        ("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "NVIDIA H100 80GB HBM3"),
+        (" nvidia_h100__pcie ", "nvidia h100 pcie"),
+        ("", ""),
+    ],
+)
+def test_a_product_has_one_name_whatever_separates_its_words(model: str, name: str) -> None:
+    assert product_name(model) == name
+
+
+def test_patterns_of_products_are_found_in_any_case() -> None:
+    assert is_product(r"\bH100 PCIe\b", "nvidia-h100-PCIE")
+    assert not is_product(r"\bH100 PCIe\b", "NVIDIA H100 NVL")
 
 
 def key(gpu: str, uuid: str = "", mig_id: str = "", node: str = "") -> GpuKey:

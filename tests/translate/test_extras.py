@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 
 from pulsed.model.tick import Extras, Tick
+from pulsed.translate.extras import unknown_fields
 from pulsed.translate.translator import Translator
 from tests.support.ticks import extras_of
 from tests.translate.build import Row, dmon_ticks, page_tick, tick
+
+GPU = {"gpu": "0", "UUID": "GPU-0"}
 
 PAGE = """\
 DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",Hostname="n"} 40
@@ -103,3 +106,19 @@ def test_a_blank_is_no_count() -> None:
     for blank in (9223372036854775794.0, 140737488355328.0, 2147483632.0, math.nan, -1.0, None):
         rows: list[Row] = [("DCGM_FI_DEV_GPU_TEMP", labels, 40.0), ("DCGM_EXP_XID_ERRORS_COUNT", labels, blank)]
         assert extras_of(Translator("n").translate(tick(rows))) == {}
+
+
+def test_names_like_those_of_dcgm_that_no_table_has() -> None:
+    rows = [
+        *("DCGM_FI_DEV_GPU_TEMP", "dcgm_fi_dev_gpu_temp", "DCGM_FI_DEV_GPU_TEMP_total", "DCGM_EXP_XID_ERRORS_COUNT"),
+        *(
+            "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L3",
+            "DCGM_FI_DEV_CPU_TEMP_CURRENT",
+            "up",
+            "pulsed_x",
+            "DCGM_FI_NEW",
+        ),
+        *("DCGM_FI_NEW", "dcgm_fi_dev_gpu_tmp", "DCGM_FI_DRIVER_VERSION"),
+    ]
+    layout = tick([(name, GPU, 1.0) for name in rows]).layout
+    assert unknown_fields(layout) == ("DCGM_FI_NEW", "dcgm_fi_dev_gpu_tmp")

@@ -21,8 +21,10 @@ from pulsed.translate.fields import (
     TEXT_NAMES,
     DcgmField,
     ExporterVersion,
+    fields_named,
     fields_to_watch,
     sources,
+    spelling,
     superchip_fields,
 )
 from tests.support.dmon_writer import FIELD_TABLE
@@ -214,3 +216,28 @@ def test_fields_of_superchips_are_watched_beside_the_others() -> None:
 def test_the_default_is_light_enough_for_ten_times_a_second() -> None:
     fast, _ = fields_to_watch(GROUPS)
     assert len(fast) <= 40
+
+
+RATES = ("DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES")
+"""Rates, whose counters have the same names with `_TOTAL`."""
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_a_renamed_metric_is_of_the_same_fields(name: str) -> None:
+    bare = re.sub("_total$", "", name, flags=re.IGNORECASE)
+    names = {bare, name.lower(), f"{name.lower()}_total", f"{name}_total", name.replace("_", ".")}
+    for renamed in names if bare.upper() not in RATES else {name.replace("_", ".")}:
+        assert [field.id for field in fields_named(renamed)] == [field.id for field in BY_NAME[name]], renamed
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_total_in_lower_case_may_be_a_rate_or_its_counter(name: str) -> None:
+    assert fields_named(name.lower()) == BY_NAME[name]
+    assert fields_named(f"{name}_total") == BY_NAME[name]
+    assert fields_named(f"{name}_TOTAL") != BY_NAME[name]
+    assert fields_named(f"{name.lower()}_total") == ()
+
+
+@pytest.mark.parametrize("name", ["up", "process_cpu_seconds_total", "pulsed_gpu_info", "nvidia_gpu_temp", ""])
+def test_other_metrics_keep_their_names(name: str) -> None:
+    assert (spelling(name), fields_named(name)) == (name, ())

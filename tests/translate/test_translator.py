@@ -14,6 +14,7 @@ from pulsed.reader.exposition.parser import PageParser
 from pulsed.translate.fields import AMBIGUOUS_NAME, FIELDS, DcgmField
 from pulsed.translate.identity import blocks_of, exporter_entities
 from pulsed.translate.plan import Plan, plans
+from pulsed.translate.share_units import ShareUnits
 from pulsed.translate.translator import Translator
 from pulsed.translate.units import RATIO_ABOVE_ONE, RATIO_ABSURD, RATIO_UNIT_UNKNOWN
 from tests.support.ticks import anomalies_of, extras_of, readings_of
@@ -53,13 +54,26 @@ def spellings(field: DcgmField) -> list[tuple[str, Dialect]]:
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.id}-{field.quantity}")
 def test_all_spellings_of_a_field_give_the_same_reading(field: DcgmField) -> None:
-    value = min(field.unit.high, 3.0) / 2
+    value = max(min(field.unit.high, 3.0) / 2, field.unit.low)
     expected = value * field.unit.multiply / field.unit.divide
     for name, dialect in spellings(field):
         raw = tick([(name, GPU if dialect == "exporter" else DMON, value)], dialect, RATIO_HELP)
         (one,) = readings_of(Translator().translate(raw))
         assert one[POSITION[field.quantity]] == expected, name
         assert set(present(one)) <= {also.quantity for also in FIELDS if name in (*also.names, also.short)}, name
+
+
+def test_instances_on_a_page_in_lower_case_stay_apart() -> None:
+    page = "".join(
+        f'dcgm_fi_prof_sm_active{{gpu="0",uuid="GPU-a",modelname="NVIDIA-H100-80GB-HBM3",gpu_i_profile="1g.10gb",'
+        f'gpu_i_id="{number}",hostname="n"}} 0.{number}\n'
+        for number in range(7, 10)
+    )
+    canonical = Translator("n").translate(page_tick(page))
+    assert [(device.entity.mig_id, device.entity.mig_profile) for device in canonical.devices] == [
+        (str(number), "1g.10gb") for number in range(7, 10)
+    ]
+    assert [each.sm_active_ratio for each in readings_of(canonical)] == [0.7, 0.8, 0.9]
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.id}-{field.quantity}")
@@ -376,7 +390,7 @@ def test_devices_are_equal_while_nothing_changes() -> None:
 def test_gpus_with_equal_series_share_one_plan_on_all_nodes() -> None:
     def plans_of(node: str) -> tuple[Plan, ...]:
         layout = PageParser().parse(exporter_page(2, 40, 0, node)).layout
-        return plans(layout, exporter_entities(layout, blocks_of(layout), "", {}))
+        return plans(layout, exporter_entities(layout, blocks_of(layout), "", {}), ShareUnits())
 
     one, other = plans_of("n0"), plans_of("n1")
     assert len(one) == 2
@@ -434,10 +448,13 @@ def test_earlier_ticks_do_not_change_what_a_tick_means(ticks: list[list[RawValue
     gpus: list[dict[str, str]] = [{"gpu": gpu, "UUID": f"GPU-{gpu}"} for gpu in "01"]
     labels = [(name, gpu | ({"xid": "48"} if "XID" in name else {})) for gpu in gpus for name in NAMES]
     layout = tick([(name, of, None) for name, of in labels]).layout
+    in_percent = raw_tick(layout, [40.0 if name.endswith("UTIL") else None for name, _ in labels])
     translator = Translator()
+    translator.translate(in_percent)
     for values in ticks:
-        raw = raw_tick(layout, values)
-        seen, fresh = translator.translate(raw), Translator().translate(raw)
+        raw, another = raw_tick(layout, values), Translator()
+        another.translate(in_percent)
+        seen, fresh = translator.translate(raw), another.translate(raw)
         assert (seen.devices, readings_of(seen), anomalies_of(seen)) == (
             fresh.devices,
             readings_of(fresh),
@@ -460,7 +477,7 @@ def test_a_tick_that_repeats_the_one_before_is_as_if_it_were_read_anew() -> None
     assert readings_of(found) == readings_of(before)
     assert found == Translator().translate(repeated, (event,))
     assert anomalies_of(found) == {0: (RATIO_ABSURD,)}
-    translator.set_max_gpus(0)
+    translator.reconfigure(0)
     with pytest.raises(TooManyGpus):
         translator.translate(repeated)
 

@@ -161,7 +161,8 @@ def test_units_are_converted_and_limited_as_the_table_records() -> None:
         "kB/s": ("kB/s", 1000, 1, 0, 100_000_000_000, False, "int64"),
         "MB/s": ("MB/s", 1_000_000, 1, 0, 100_000_000, False, "int64"),
         "B": ("B", 1, 1, 0, math.inf, False, "int64"),
-        "MiB": ("MiB", 1024 * 1024, 1, 0, 1_000_000_000, False, "int64"),
+        "MiB": ("MiB", 1024 * 1024, 1, 0, 1024 * 1024 - 1, False, "int64"),
+        "MiB in B": ("B", 1, 1, 1024 * 1024, math.inf, False, "int64"),
         "W": ("W", 1, 1, 0, 1_000_000, False, "double"),
         "J": ("J", 1, 1, 0, math.inf, False, "int64"),
         "mJ": ("mJ", 1, 1000, 0, math.inf, False, "int64"),
@@ -178,7 +179,9 @@ def test_units_are_converted_and_limited_as_the_table_records() -> None:
     }
 
 
-@pytest.mark.parametrize("unit", [unit for unit in ALL_UNITS if unit.high < math.inf and not unit.share])
+@pytest.mark.parametrize(
+    "unit", [unit for unit in ALL_UNITS if unit.high < math.inf and not unit.share and not unit.otherwise]
+)
 def test_both_ends_of_a_unit_are_allowed_and_nothing_beyond(unit: Unit) -> None:
     for end, beyond in ((unit.low, unit.low - 0.001), (unit.high, unit.high * 1.001)):
         assert convert(unit, end) == (end * unit.multiply / unit.divide, [])

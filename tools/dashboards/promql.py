@@ -145,13 +145,18 @@ def with_words(label: str, text: str, states: tuple[State, ...]) -> str:
     return text
 
 
+def _found_in_label(pattern: str) -> str:
+    """Return the matcher of labels with a product's name, in which blanks may be hyphens, as `is_product` compares."""
+    return json.dumps(f"(?i:.*({pattern.replace(' ', '[ _-]')}).*)")
+
+
 def slowdown_of_model(*matchers: str) -> str:
     """Return the slowdown temperature of the chosen GPUs by pulsed's table of models, for those that report none."""
     none = "|".join(pattern for pattern, limits in BY_MODEL if limits == TemperatureLimits())
-    excluded = f"model!~{json.dumps(f'.*({none}).*')}"
+    excluded = f"model!~{_found_in_label(none)}"
     selector = ",".join((CHOSEN, *matchers))
     return " or ".join(
-        f"pulsed_gpu_info{{{selector},model=~{json.dumps(f'.*{pattern}.*')},{excluded}}} * {limits.slowdown:g}"
+        f"pulsed_gpu_info{{{selector},model=~{_found_in_label(pattern)},{excluded}}} * {limits.slowdown:g}"
         for pattern, limits in BY_MODEL
         if limits.slowdown is not None
     )

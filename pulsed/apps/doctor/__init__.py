@@ -150,6 +150,13 @@ def _body_lines(source: Report) -> Iterator[str]:
             "with unified memory and boards before Volta have no profiling counters (fields *_active_ratio), "
             "whatever the counters file has"
         )
+    if source["confidential"]:
+        yield (
+            f"    {_gpus(source['confidential'])}: confidential computing is on, which switches performance counters "
+            "off; the mode devtools has them"
+        )
+    if source["unknown_fields"]:
+        yield f"    ignored, because pulsed does not know these names: {_some(source['unknown_fields'])}"
     for step in source["steps"]:
         yield f"    {step['do']}{':' if step['lines'] else '.'}"
         yield from (f"        {line}" for line in step["lines"])

@@ -16,18 +16,19 @@ from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.counters_file import counters_line
 from pulsed.translate.fields import (
     ANY,
-    BY_NAME,
     CLASSIC,
     DERIVED,
     FIRST_BASE_UNIT_ID,
     GROUPS,
     DcgmField,
     ExporterVersion,
+    fields_named,
     fields_to_watch,
     in_words,
     is_profiling,
     name_for,
     sources,
+    spelling,
 )
 
 FILE = "counters-pulsed.csv"
@@ -94,11 +95,17 @@ class Supply:
     newer: tuple[tuple[str, ExporterVersion], ...] = ()
 
 
-def supply(quantities: Iterable[str], probe: SourceCheck, config: Config) -> Supply:
-    """Return what would supply quantities that a source lacks."""
+def supply(quantities: Iterable[str], probe: SourceCheck, config: Config, *, are_profiled: bool = True) -> Supply:
+    """Return what would supply quantities that a source lacks.
+
+    Args:
+        are_profiled: whether any of its GPUs can have profiling counters.
+    """
     origins_of = [(quantity, sources(quantity)) for quantity in quantities]
     if probe.exporter_versions:
-        return _of_exporter([quantity for quantity, _ in origins_of], *probe.exporter_versions)
+        return _of_exporter(
+            [quantity for quantity, _ in origins_of], *probe.exporter_versions, are_profiled=are_profiled
+        )
     fields: dict[str, list[DcgmField]] = {}
     names = _series_names(probe)
     for _, origins in origins_of:
@@ -123,22 +130,28 @@ def is_accepted(quantity: str, versions: tuple[ExporterVersion, ExporterVersion]
     return bool(_accepted(quantity, *versions))
 
 
-def _accepted(quantity: str, oldest: ExporterVersion, newest: ExporterVersion) -> list[str]:
+def _accepted(
+    quantity: str, oldest: ExporterVersion, newest: ExporterVersion, *, are_profiled: bool = True
+) -> list[str]:
     """Return the lines that supply a quantity: of one field, or of all that it is computed from."""
     for field in sources(quantity):
-        if field.id < FIRST_BASE_UNIT_ID and (name := name_for(field, oldest, newest)):
+        if field.id >= FIRST_BASE_UNIT_ID or (is_profiling(field.id) and not are_profiled):
+            continue
+        if name := name_for(field, oldest, newest):
             return [counters_line(field, name)]
     parts = [_accepted(part, oldest, newest) for part in DERIVED.get(quantity, "").split(" + ") if part in QUANTITIES]
     return [line for part in parts for line in part] if all(parts) else []
 
 
-def _of_exporter(quantities: Iterable[str], oldest: ExporterVersion, newest: ExporterVersion) -> Supply:
+def _of_exporter(
+    quantities: Iterable[str], oldest: ExporterVersion, newest: ExporterVersion, *, are_profiled: bool
+) -> Supply:
     lines: dict[str, None] = {}
     newer: dict[str, ExporterVersion] = {}
     for quantity in quantities:
-        if accepted := _accepted(quantity, oldest, newest):
+        if accepted := _accepted(quantity, oldest, newest, are_profiled=are_profiled):
             lines |= dict.fromkeys(accepted)
-        elif origins := sources(quantity):
+        elif origins := [field for field in sources(quantity) if are_profiled or not is_profiling(field.id)]:
             newer[origins[0].names[0]] = origins[0].since
     return Supply(tuple(lines), tuple(newer.items()))
 
@@ -152,7 +165,7 @@ def steps(additions: Supply, probe: SourceCheck, models: Collection[str]) -> Ite
     if not probe.exporter_versions or not (additions.lines or additions.newer):
         return
     oldest, newest = probe.exporter_versions
-    fields = (field for name in _series_names(probe) for field in BY_NAME.get(name, ()))
+    fields = (field for name in _series_names(probe) for field in fields_named(name))
     if any("_PROF_" in line for line in additions.lines) and not any(is_profiling(field.id) for field in fields):
         yield Step(
             "The page has no profiling counter at all. If the lines below do not help: dcgm-exporter needs the "
@@ -218,7 +231,7 @@ def _why_blank(field: DcgmField, probe: SourceCheck) -> str:
 
 
 def _series_names(probe: SourceCheck) -> set[str]:
-    return {series.name for series in probe.tick.layout.series} if probe.tick else set()
+    return {spelling(series.name) for series in probe.tick.layout.series} if probe.tick else set()
 
 
 def _of_dcgmi(origins: Sequence[DcgmField], probe: SourceCheck, config: Config) -> tuple[DcgmField, str]:

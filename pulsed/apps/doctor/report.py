@@ -72,14 +72,20 @@ async def _check_sources(
 def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
     whole_gpus = [(device, reading) for device, reading, is_split in _devices(probe) if not is_split]
     derived = [_derived(each, probe, config) for each in REQUIREMENTS] if whole_gpus else []
-    unavailable = [device.entity.name for device, _ in whole_gpus if not has_profiling(device)]
+    confidential = [device.entity.name for device, reading in whole_gpus if _is_confidential(reading)]
+    unavailable = [
+        device.entity.name
+        for device, reading in whole_gpus
+        if not (has_profiling(device) or _is_profiled(reading) or device.entity.name in confidential)
+    ]
     missing = {
         quantity: None
         for each in derived
         for quantity, gpus in each["missing"].items()
-        if not set(gpus) <= set(unavailable) or not is_profiled(quantity)
+        if not set(gpus) <= {*unavailable, *confidential} or not is_profiled(quantity)
     }
-    additions = supply(missing, probe, config)
+    are_profiled = len(unavailable) + len(confidential) < len(whole_gpus)
+    additions = supply(missing, probe, config, are_profiled=are_profiled)
     models = {device.model for device, _ in whole_gpus}
     return {
         "kind": probe.kind,
@@ -101,10 +107,22 @@ def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
         "beside_dcgm": list(dcgm) if probe.kind == "nvml" and probe.works else [],
         "derived": derived,
         "without_profiling": unavailable,
+        "confidential": confidential,
+        "unknown_fields": list(probe.tick.unknown_fields) if probe.tick else [],
         "supply": list(additions.lines),
         "supply_newer": {name: str(version) for name, version in additions.newer},
         "steps": [asdict(step) | {"lines": list(step.lines)} for step in steps(additions, probe, models)],
     }
+
+
+def _is_profiled(reading: Reading) -> bool:
+    """Return whether a reading has profiling counters, whatever its product is said to have."""
+    return any(value is not None for name, value in zip(QUANTITIES, reading, strict=True) if is_profiled(name))
+
+
+def _is_confidential(reading: Reading) -> bool:
+    """Return whether a mode of confidential computing withholds the profiling counters; `devtools` does not."""
+    return bool(reading.confidential_compute_mode) and not _is_profiled(reading)
 
 
 def _derived(derived: Requirement, probe: SourceCheck, config: Config) -> Report:

@@ -144,7 +144,12 @@ async def probe(
     try:
         if source.kind == "dcgmi" and not config.source.dcgmi.host:  # `dcgmi -v` has the local engine's version only
             version = described(await versions(find(config.source.dcgmi.path), VERSION_SECONDS))
-        pipeline = Pipeline(GpuTable(config.compute_settings()), node_name(config), max_gpus=config.source.max_gpus)
+        pipeline = Pipeline(
+            GpuTable(config.compute_settings()),
+            node_name(config),
+            max_gpus=config.source.max_gpus,
+            exporter_pods=config.attribution.exporter_pods,
+        )
         until = partial(_is_complete, source)
         async with asyncio.timeout(patience):
             await Collector(source, pipeline, target, until=until, is_logged=False).run()

@@ -31,6 +31,9 @@ SILENT_SECONDS = 600.0
 """An owner that is not on its GPU after so long a silence of the target ended with the last tick before. A target that
 is silent for so long and is not read any more is forgotten, and its owners have ended."""
 
+FLAP_INTERVALS = 3.0
+"""Intervals for which labels may be absent from pages although their owner has an idle GPU, as for `stale_after`."""
+
 MAX_ABSENT_GPUS = 256
 """GPUs that are gone, of which the last counters are kept: they may come back."""
 
@@ -338,9 +341,11 @@ class OwnerAccounting:
     def _keeps_owners(self, key: GpuKey, row: GpuRow, tick: Tick) -> bool:
         """Return whether a GPU whose owners are not known is still that of its owners: labels come and go."""
         gpu = self._gpus.get(key)
-        if gpu is None or not gpu.owners or row.owners is not None or _is_freed(row):
+        if gpu is None or not gpu.owners or row.owners is not None:
             return False
-        return gpu.missed is None or tick.now - gpu.missed.now < UNKNOWN_SECONDS
+        named = gpu.missed or (self._views[gpu.target].tick if gpu.target in self._views else tick)
+        kept = FLAP_INTERVALS * tick.interval if _is_freed(row) else UNKNOWN_SECONDS
+        return tick.now - named.now < kept
 
     def _claim(self, key: GpuKey, row: GpuRow, tick: Tick) -> AccountedGpu:
         """Return a GPU, which this target delivers from now on."""

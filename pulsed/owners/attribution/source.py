@@ -7,13 +7,15 @@ Prometheus may have renamed those labels. This module must not depend on the for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
 from pulsed.model.gpu import Device
+from pulsed.model.label_names import EXPORTED
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners, pod
+from pulsed.owners.attribution.scraped_pods import EXPORTERS_OWN, PodName
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,6 @@ _CONTAINER = ("container", "container_name")
 _UID = ("pod_uid",)
 _JOB = ("hpc_job",)
 
-EXPORTED = "exported_"
-"""Prometheus, without `honorLabels`, puts this before the page's labels and gives the plain names to the scraped pod,
-which is the exporter's (dcgm-exporter#340, #363)."""
-
-_EXPORTERS_OWN = "dcgm-exporter"
-"""A pod with this in its name has no GPU: it is the scraped one, on a row that had no pod."""
-
 SHARES = frozenset({prefix + name for name in (*_POD, *_CONTAINER, *_UID, *_JOB, "vgpu") for prefix in ("", EXPORTED)})
 """Labels that may mean a row is one owner's view of a GPU, in addition to a row of the whole."""
 
@@ -129,7 +124,9 @@ def is_relabelled(rows: Iterable[Mapping[str, str]]) -> bool:
     return any(not names.isdisjoint(row) for row in rows)
 
 
-def owners_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Owners | None:
+def owners_of(
+    rows: Iterable[Mapping[str, str]], relabelled: bool = False, scraped: Container[PodName] = ()
+) -> Owners | None:
     """Return the owners of one device, jobs first; None without any: a page without owners may lack them.
 
     The same pod on several rows, also as several replicas (label `vgpu`), is one. A pod on a row with a job is the
@@ -137,6 +134,7 @@ def owners_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Ow
 
     Args:
         relabelled: as returned by `is_relabelled`.
+        scraped: pods of exporters, which own nothing.
     """
     prefix = EXPORTED if relabelled else ""
     pods: dict[_PodKey, str] = {}
@@ -145,8 +143,8 @@ def owners_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Ow
     for row in rows:
         key = (_first(row, _NAMESPACE, prefix), _first(row, _POD, prefix), _first(row, _CONTAINER, prefix))
         _, name, container = key
-        if _EXPORTERS_OWN in (name or container):
-            key = _NO_POD
+        if EXPORTERS_OWN in (name or container) or key[:2] in scraped:
+            key, name = _NO_POD, ""
         elif name:
             pods[key] = pods.get(key) or _first(row, _UID, prefix) or _first(row, _UID, "")
         elif container:

@@ -94,7 +94,8 @@ def find_all(
     """Return the GPUs of each name: none, one, or several if nodes share it or only MIG instances of a GPU are known.
 
     Names are indices, UUIDs of GPUs or MIG instances, or index or UUID and MIG id as in `0:7`. When two targets report
-    the same GPU, one that is fresh at `now` monotonic seconds is preferred; None: the first.
+    the same GPU, one that is fresh at `now` monotonic seconds is preferred; None: the first. A GPU that is listed is
+    preferred to others that its node had under the same name.
     """
     exact: dict[str, list[Match]] = {name: [] for name in gpu_names}
     parts: dict[str, list[Match]] = {name: [] for name in gpu_names}
@@ -104,7 +105,13 @@ def find_all(
                 for name in names:
                     if name in by_name:
                         by_name[name].append(match)
-    return {name: exact[name] or parts[name] for name in exact}
+    return {name: _listed_first(exact[name] or parts[name]) for name in exact}
+
+
+def _listed_first(gpu_matches: list[Match]) -> list[Match]:
+    """Return the GPUs that their source lists, if there are any on the same node: others were there before them."""
+    nodes = {match.node for match in gpu_matches if not match.missing}
+    return [match for match in gpu_matches if not match.missing or match.node not in nodes]
 
 
 def matches(store: TargetStore, now: float | None = None) -> Iterator[Match]:

@@ -197,24 +197,34 @@ NOT_ONE_GPU: Responses = NOT_FOUND | {409: {"model": Failure}}
 def find_one(store: TargetStore, gpu: str, node: str | None, now: float) -> Match:
     """Return the GPU of a name at monotonic seconds. Raises as `require_one`."""
     gpu_matches = find(store, gpu, node, now)
-    require_one(gpu, [(match.node, match.device) for match in gpu_matches])
+    require_one(gpu, [(match.node, match.device) for match in gpu_matches], [match.time for match in gpu_matches])
     return gpu_matches[0]
 
 
-def require_one(name: str, places: Sequence[tuple[str, Device]]) -> None:
-    """Raise `ApiError` for a name of no GPU, 404, or of several, 409; they are found with their nodes."""
+def require_one(name: str, places: Sequence[tuple[str, Device]], seen: Sequence[float] = ()) -> None:
+    """Raise `ApiError` for a name of no GPU, 404, or of several, 409.
+
+    Args:
+        places: the GPUs with their nodes.
+        seen: when each was listed last, in Unix seconds; empty if unknown.
+    """
     if not places:
         raise ApiError(404, f"GPU {name!r} not found; /gpus lists all GPUs")
     if len(places) > 1:
-        raise ApiError(409, f"{name!r} is ambiguous: {_choices(places)}")
+        raise ApiError(409, f"{name!r} is ambiguous: {_choices(places, seen)}")
 
 
-def _choices(places: Sequence[tuple[str, Device]]) -> str:
-    """Return the remedy for a name that several GPUs share."""
+def _choices(places: Sequence[tuple[str, Device]], seen: Sequence[float]) -> str:
+    """Return the remedy for a name that several GPUs share: what tells them apart."""
     nodes = sorted({node for node, _ in places})
-    if len(nodes) > 1:
+    if len(nodes) == len(places):
         return f"add ?node= with one of {', '.join(nodes)}"
-    return f"use one of {', '.join(device.entity.name for _, device in places)}"
+    names = [device.entity.name for _, device in places]
+    if len(set(names)) < len(names):
+        names = [device.mig_uuid or device.entity.uuid or device.entity.name for _, device in places]
+        if seen:
+            names = [f"{name} (seen {rfc3339(time)})" for name, time in zip(names, seen, strict=True)]
+    return f"use one of {', '.join(names)}"
 
 
 def some_of(names: Sequence[str], meaning: str, default: str | None = None) -> Any:

@@ -104,6 +104,11 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
         "Hosts that the pages of a source name in turns, as behind a balanced address; absent otherwise",
         labels=source,
     )
+    unknown = GaugeMetricFamily(
+        "pulsed_source_unknown_fields",
+        "Names of the page that begin as DCGM's and that pulsed does not know; pulsed doctor lists them",
+        labels=source,
+    )
     kernel_log = GaugeMetricFamily(
         "pulsed_kernel_log_up",
         "1 while XIDs are read from the kernel log; absent if health.kernel_log is off",
@@ -126,11 +131,13 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
         restarted.add_metric([name], target.restarts)
         if target.tick is not None:
             last.add_metric([name], target.tick.time)
+            if target.tick.layout.dialect == "exporter":
+                unknown.add_metric([name], len(target.tick.unknown_fields))
         tick = target.tick if target.fresh(now) else None
         repeated.add_metric([name], sum(tick.duplicates.values()) if tick is not None else 0)
         if tick is not None and tick.alternating_hosts:
             alternating.add_metric([name], len(tick.alternating_hosts))
-    for family in (info, up, samples, errors, rejected, restarted, last, repeated, alternating, kernel_log):
+    for family in (info, up, samples, errors, rejected, restarted, last, repeated, alternating, unknown, kernel_log):
         if family.samples:
             yield family
 

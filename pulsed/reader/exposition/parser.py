@@ -17,6 +17,7 @@ from math import inf
 
 from pulsed.errors import BadPage, TooManyGpus
 from pulsed.model.gpu import NOT_A_GPU
+from pulsed.model.label_names import with_known_names
 from pulsed.model.raw_tick import DECIMALS, Labels, Layout, RawValue, Series
 from pulsed.reader.exposition.row import (
     PageLimits,
@@ -46,7 +47,7 @@ OLD_SAMPLE = "old_sample"
 MIN_DECIMALS = 3
 """Fewer are those of numbers that are printed without zeros at their end."""
 
-_FRACTION = re.compile(r"_(?:ACTIVE|OCCUPANCY|RATIO)\{[^\n{}]*\} [01]\.([0-9]+)\s")
+_FRACTION = re.compile(r"(?i:_(?:ACTIVE|OCCUPANCY|RATIO))(?:\{|\",)[^\n{}]*\} [01]\.([0-9]+)\s")
 _GROUP_LENGTH = 2**18
 _MAX_INVALID_BYTES = 2**16
 _LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.max_gpus"
@@ -365,7 +366,7 @@ def device_of(labels: Labels) -> int | None:
 
     `translate.identity` identifies devices by the same labels; a test holds both equal on all samples.
     """
-    pairs = dict(labels)
+    pairs = dict(with_known_names(labels))
     uuid, gpu = pairs.get("UUID") or pairs.get("uuid"), pairs.get("gpu")
     if not uuid and (not gpu or not NOT_A_GPU.isdisjoint(pairs)):
         return None

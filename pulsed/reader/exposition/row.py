@@ -2,7 +2,8 @@
 
 Pure functions that parse one line; `exposition` decides which lines need them. Where the two formats or their
 parsers differ this one is lax, because a re-exporter must live with what dcgm-exporter prints, and strict where a wrong
-number could come out. Quoted UTF-8 metric and label names (Prometheus 3) are not read: they could not be republished.
+number could come out. Quoted UTF-8 metric and label names (text format 1.0.0) are read with an underscore for each
+character that 0.0.4 does not have, as Prometheus escapes them for older clients.
 
 Everything up to the closing brace of a row is checked from left to right without looking further. The caches of
 `exposition` rest on that: the same text before the brace always means the same series, whatever follows.
@@ -83,7 +84,7 @@ class ExpositionRow(NamedTuple):
 
     Attributes:
         text: the line up to, and without, the brace that closes the labels; the bare name of a row without braces.
-        name: metric name as written; `_total` stays.
+        name: metric name as written, or escaped; `_total` stays.
         labels: in the page's order, unescaped; None for a row without braces.
         value: may be NaN or infinite.
         time: of its timestamp, in Unix seconds; None without one.
@@ -109,9 +110,12 @@ class Metadata(NamedTuple):
 _SPACE = r"[ \t\r\f\v\x1c-\x1f]"
 _NAME = re.compile(rf"{_SPACE}*([a-zA-Z_:][a-zA-Z0-9_:]*)({_SPACE}*)(\{{)?")
 # One comma before a label or before the brace is let pass, as prometheus_client does; two are not.
+_TEXT = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
 _LABEL = re.compile(
-    rf'{_SPACE}*(?:,{_SPACE}*)?([a-zA-Z_][a-zA-Z0-9_]*){_SPACE}*={_SPACE}*"([^"\\]*(?:\\.[^"\\]*)*)"(?={_SPACE}*[,}}])'
+    rf"{_SPACE}*(?:,{_SPACE}*)?(?:([a-zA-Z_][a-zA-Z0-9_]*)|{_TEXT}){_SPACE}*={_SPACE}*{_TEXT}(?={_SPACE}*[,}}])"
 )
+_QUOTED_NAME = re.compile(rf"{_SPACE}*\{{{_SPACE}*{_TEXT}(?={_SPACE}*[,}}])")
+_ESCAPED = re.compile(r"[^a-zA-Z0-9_:]|^(?=[0-9])")
 _OWN_LABELS = frozenset(
     ("gpu", "UUID", "uuid", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "Hostname", "hostname")
 )
@@ -121,7 +125,7 @@ _CLOSE = re.compile(rf"{_SPACE}*(?:,{_SPACE}*)?\}}")
 # An exemplar belongs to the row's history, not to its value: whatever follows ` #` is not looked at.
 _TAIL = re.compile(rf"{_SPACE}*([!-~]+)(?:{_SPACE}+([!-\"$-~][!-~]*))?{_SPACE}*(?:(?<={_SPACE})#.*)?", re.DOTALL)
 _METADATA = re.compile(
-    rf"{_SPACE}*#{_SPACE}+(HELP|TYPE){_SPACE}+([a-zA-Z_:][a-zA-Z0-9_:]*)(?:{_SPACE}+(.*))?", re.DOTALL
+    rf"{_SPACE}*#{_SPACE}+(HELP|TYPE){_SPACE}+(?:([a-zA-Z_:][a-zA-Z0-9_:]*)|{_TEXT})(?:{_SPACE}+(.*))?", re.DOTALL
 )
 _LABEL_ESCAPE = re.compile(r'\\[\\n"]')
 _HELP_ESCAPE = re.compile(r"\\[\\n]")
@@ -142,7 +146,7 @@ def read_row(line: str, limits: PageLimits, blocks: dict[str, Labels]) -> Exposi
     """
     start = _NAME.match(line)
     if start is None:
-        raise RowRejected("bad_name")
+        return _read_quoted(line, limits, blocks)
     name = sys.intern(start[1])
     if start[3] is None:
         if not start[2]:
@@ -151,7 +155,21 @@ def read_row(line: str, limits: PageLimits, blocks: dict[str, Labels]) -> Exposi
         if len(name) > limits.max_line_length:
             raise RowRejected("too_long")
         return ExpositionRow(name, name, None, *read_tail(line[start.end() :]))
-    opened = start.end()
+    return _read_block(line, name, start.end(), limits, blocks)
+
+
+def _read_quoted(line: str, limits: PageLimits, blocks: dict[str, Labels]) -> ExpositionRow:
+    """Read a row whose name is in quotes, before the labels."""
+    quoted = _QUOTED_NAME.match(line)
+    if quoted is None or not quoted[1]:
+        raise RowRejected("bad_name")
+    if len(quoted[1]) > limits.max_label_length:
+        raise RowRejected("too_long")
+    return _read_block(line, _escaped(quoted[1]), quoted.end(), limits, blocks)
+
+
+def _read_block(line: str, name: str, opened: int, limits: PageLimits, blocks: dict[str, Labels]) -> ExpositionRow:
+    """Read a row from its labels on, which begin at a position of the line."""
     closed = line.rfind("} ")
     labels = blocks.get(line[opened:closed]) if closed >= opened else None
     if labels is None:
@@ -167,8 +185,8 @@ def _read_labels(line: str, position: int, limits: PageLimits) -> tuple[Labels, 
     labels: dict[str, str] = {}
     ambiguous: set[str] = set()
     while label := _LABEL.match(line, position):
-        name, value = label[1], label[2]
-        if name.startswith("__"):  # Prometheus' own
+        name, value = label[1] or (label[2] and _escaped(label[2])), label[3]
+        if not name or name.startswith("__"):  # Prometheus' own
             raise RowRejected("bad_labels")
         if len(name) > limits.max_label_length or len(value) > limits.max_label_length:
             raise RowRejected("too_long")
@@ -245,10 +263,15 @@ def read_metadata(line: str) -> Metadata | None:
     match = _METADATA.fullmatch(line)
     if match is None:
         return None
-    kind, name, text = match[1], match[2], (match[3] or "").strip()
+    kind, name, text = match[1], match[2] or _escaped(match[3]), (match[4] or "").strip()
     if kind == "TYPE" and not text:
         return None
     return Metadata(kind, sys.intern(name), sys.intern(_unescape(_HELP_ESCAPE, text) if kind == "HELP" else text))
+
+
+def _escaped(quoted: str) -> str:
+    """Return a name in quotes as version 0.0.4 of the format has it: `k8s.pod.name` becomes `k8s_pod_name`."""
+    return sys.intern(_ESCAPED.sub("_", _unescape(_LABEL_ESCAPE, quoted)))
 
 
 def _unescape(escape: re.Pattern[str], text: str) -> str:

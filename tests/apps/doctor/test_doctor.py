@@ -75,6 +75,32 @@ def test_each_attribution_source_and_how_to_have_it(tmp_path: Path) -> None:
     assert f"kubelet: {socket} cannot be used: No such file or directory. Check that the kubelet runs" in told(working)
 
 
+# --- what relays change, and what a mode withholds
+
+
+def rows(*names: str) -> str:
+    return "".join(f'{name}{{gpu="0",UUID="GPU-a",modelName="NVIDIA H100 80GB HBM3"}} 1\n' for name in names)
+
+
+def test_names_that_are_not_known_are_listed() -> None:
+    with serving(rows("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_LOAD", "dcgm_fi_dev_gpu_temp")) as (url,):
+        config = configured(exporter=url, kind="exporter")
+        (source,) = report(config)[1]["sources"]
+        assert source["unknown_fields"] == ["DCGM_FI_DEV_GPU_LOAD"]
+        assert {"gpu_utilization_ratio", "temperature_celsius"} <= set(source["quantities"])
+        assert "pulsed does not know these names: DCGM_FI_DEV_GPU_LOAD" in told(config)
+
+
+def test_confidential_computing_is_the_reason_of_missing_counters() -> None:
+    names = ("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_CC_MODE")
+    with serving(rows(*names), rows(*names, "DCGM_FI_PROF_SM_ACTIVE")) as urls:
+        confidential, devtools = (configured(exporter=url, kind="exporter") for url in urls)
+        text = told(confidential)
+        assert "GPU 0: confidential computing is on, which switches performance counters off" in text
+        assert "PROF" not in text
+        assert "confidential computing" not in told(devtools)
+
+
 # --- nothing
 
 

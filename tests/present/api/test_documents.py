@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from pulsed.model.owner import Owner, pod
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.documents import gpu_document, gpus_document, health_document, sources_of
 from pulsed.present.api.gpu_matches import find
+from pulsed.present.api.routing import ApiError, find_one
 from tests.present.boards import FLICKER, OPEN, SETTLED, SICK, TIME, Gpu, gpu, mig, store_of, target, tick
 
 NOW = 100.25
@@ -259,6 +261,19 @@ def both() -> list[Gpu]:
 def test_a_gpu_is_found_by_each_of_its_names(wanted: str, found: list[tuple[str, str]]) -> None:
     made = store_of(target("a", tick(both())))
     assert [(m.device.entity.gpu, m.device.entity.mig_id) for m in find(made, wanted)] == found
+
+
+def test_a_board_that_was_replaced_gives_way_to_the_one_that_is_listed() -> None:
+    gone, new = gpu(2), gpu(2)
+    gone = gone._replace(device=replace(gone.device, entity=replace(gone.device.entity, uuid="GPU-old")))
+    both_boards = tick([gone, new])
+    both_boards.gpus[0].presence = "unlisted"
+    made = store_of(target("a", both_boards))
+    assert [match.device.entity.uuid for match in find(made, "2")] == [new.device.entity.uuid]
+    both_boards.gpus[1].presence = "unlisted"
+    with pytest.raises(ApiError) as caught:
+        find_one(made, "2", None, 100.0)
+    assert re.search(r"use one of GPU-old \(seen 20.*\), GPU-node1-0002 \(seen 20", caught.value.detail)
 
 
 def test_the_same_index_on_several_nodes_needs_the_node() -> None:

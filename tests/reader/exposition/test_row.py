@@ -91,13 +91,37 @@ def test_rows(line: str, name: str, labels: Labels | None, value: float) -> None
         ("up{a} 5", "bad_labels"),
         ('up{1a="1"} 5', "bad_labels"),
         ('up{__name__="down"} 5', "bad_labels"),
-        ('{"up",a="1"} 5', "bad_name"),
+        ('{"",a="1"} 5', "bad_name"),
+        ('{"up" 5', "bad_name"),
+        ('{"up"a="1"} 5', "bad_name"),
+        ('up{""="1"} 5', "bad_labels"),
+        ('up{"__x"="1"} 5', "bad_labels"),
     ],
 )
 def test_rejected_rows(line: str, reason: str) -> None:
     with pytest.raises(RowRejected) as caught:
         read(line)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "labels"),
+    [
+        ('{"up"} 5', "up", {}),
+        ('{"DCGM_FI_DEV_GPU_TEMP",gpu="0"} 5', "DCGM_FI_DEV_GPU_TEMP", {"gpu": "0"}),
+        ('{"dcgm.gpu.temp", gpu="0" , } 5', "dcgm_gpu_temp", {"gpu": "0"}),
+        ('up{gpu="0","k8s.cluster.name"="a,b} "} 5', "up", {"gpu": "0", "k8s_cluster_name": "a,b} "}),
+        ('{ "up" , "größe"="1", "9\\"x"="2" } 5', "up", {"gr__e": "1", "_9_x": "2"}),
+    ],
+)
+def test_quoted_names_are_read_as_an_older_client_gets_them(line: str, name: str, labels: dict[str, str]) -> None:
+    row = read(line)
+    assert (row.name, dict(row.labels or ()), row.value) == (name, labels, 5.0)
+    assert line.startswith(row.text + "}")
+
+
+def test_metadata_of_a_quoted_name() -> None:
+    assert read_metadata('# HELP "dcgm.gpu.temp" in C') == ("HELP", "dcgm_gpu_temp", "in C")
 
 
 @pytest.mark.parametrize(

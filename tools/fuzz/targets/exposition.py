@@ -37,7 +37,8 @@ def _verify(data: bytes, outcome: Any) -> None:
             assert isinstance(after, TooManyGpus) or _is_limit(after), after
     for line in data.decode(errors="backslashreplace").removeprefix("\ufeff").split("\n"):
         expected = line_by_line(line)
-        if expected and all(_NAME.fullmatch(name) for name, _ in expected):  # prometheus_client takes others, too
+        names = [each for name, labels in expected for each in (name, *[label for label, _ in labels])]
+        if expected and all(map(_NAME.fullmatch, names)):  # prometheus_client takes others, too
             found = EXPOSITION.outcome(partial(_read, f"\n{line}".encode()))  # not the begin: no byte order mark
             if isinstance(found, Page) and not found.rejected:
                 assert samples(found) == expected, f"prometheus_client reads {expected}"
