@@ -20,6 +20,7 @@ from pulsed.model.gpu import Device
 from pulsed.model.health import CheckState, Health, NodeHealth
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.owners.report.incidents import current_incidents
 from pulsed.present.api.account_documents import Counters, OwnerShape
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.gpu_matches import (
@@ -145,8 +146,16 @@ class LastXid(DocumentModel):
     time: TimeOrNull = Field(description="null if it is older than pulsed's first sample")
 
 
+class RaisedTogether(DocumentModel):
+    """Raised checks that began within a minute: the one that is the cause, and those that followed from it."""
+
+    cause: str
+    consequences: list[str]
+
+
 class _HealthDetails(DocumentModel):
     checks: list[HealthCheck]
+    incidents: list[RaisedTogether] = Field(description="the raised checks by incident, the worst first")
     last_xid: LastXid | None
     seconds: Evidence = Field(description="time in each state since the first sample; time without samples is unknown")
 
@@ -244,6 +253,10 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
     sections = {name: section.values(derived) for name, section in SECTIONS.items()}
     sections["health"] |= {
         "checks": [check for check in health.checks if check.applies],
+        "incidents": [
+            {"cause": each.cause.id, "consequences": [check.id for check in each.consequences]}
+            for each in current_incidents(health.checks)
+        ],
         "last_xid": health.xid_last,
         "seconds": result.health.seconds,
     }

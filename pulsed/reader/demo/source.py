@@ -118,7 +118,7 @@ class DemoSource(Source):
         await self._sleep(max(0.0, due - self._clock()) if self._pace else 0.0)
         self._last = number
         if elapsed >= self._silent_after:
-            raise ScrapeFailed(f"{self.target}: no answer", "Check that the node runs, and its exporter")
+            raise ScrapeFailed("no answer within 10 s", "Check that the node and its exporter run")
         # A tick delivered late is still stamped with the instant that it shows.
         when = self._wall() - (self._clock() - due) if self._start is None else self._start + elapsed
         if (labels := self._node.labels(elapsed)) != self._labels:

@@ -84,7 +84,7 @@ async def test_a_node_stops_answering() -> None:
     source = DemoSource(machine=machine, silent_after=SILENT_AFTER, pace=False)
     for _ in range(int(SILENT_AFTER)):
         await source.read()
-    with pytest.raises(ScrapeFailed, match=r"gpu-node-08\.hpc\.example\.com: no answer"):
+    with pytest.raises(ScrapeFailed, match="no answer"):
         await source.read()
 
 

@@ -4,6 +4,7 @@ import { Announcer } from "../ui/announcer.js";
 import { h, oncePerFrame } from "../ui/dom.js";
 import { Header } from "../ui/header.js";
 import { Help } from "../ui/help.js";
+import { Jump } from "../ui/jump.js";
 import { listenForKeys } from "../ui/keyboard.js";
 import { applyTheme } from "../ui/palette.js";
 import { EventsView } from "../views/events.js";
@@ -53,13 +54,15 @@ const context = {
   announcer: new Announcer(),
   view: null,
   help: () => help.open(),
+  jump: () => jump.open(),
 };
 const main = document.getElementById("main");
 const banner = h("div", { class: "banner", role: "status", hidden: true });
 const place = h("div");
-main.append(banner, place, context.announcer.element);
+main.replaceChildren(banner, place, context.announcer.element);
 const header = new Header(context, VIEWS);
 const help = new Help(context);
+const jump = new Jump(context, VIEWS);
 
 let all = true;
 const draw = oncePerFrame(() => {
@@ -94,7 +97,8 @@ function drawBanner() {
   else if (state === "offline") text = `No connection to the daemon (${problem}). Retrying. `;
   else if (fleet.isLoaded && state !== "hidden" && age > 60000) text = "No new data for more than a minute. ";
   else {
-    const down = fleet.sources.filter((source) => !source.up);
+    const isListed = context.router.view === "fleet"; // what needs attention is there
+    const down = isListed ? [] : fleet.sources.filter((source) => !source.up);
     if (down.length === 1) text = `The source ${down[0].target} is down: ${down[0].error ?? "no data yet"} `;
     else if (down.length) text = `${down.length} of ${fleet.sources.length} sources are down; the first: ${down[0].error ?? "no data yet"} `;
   }

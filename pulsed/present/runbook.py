@@ -1,7 +1,8 @@
-"""What docs/health.md has and an alert has not: how to verify a fault, what to try, and when to give up."""
+"""The runbook of each check: how to verify a fault, what to try, and when to give up."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -187,3 +188,12 @@ def runbook(check: str) -> str:
     entry = RUNBOOK[check]
     parts = {"Verify": entry.verify, "Try": entry.attempt, "Give up": entry.give_up}
     return " ".join(f"**{title}**: {text}." for title, text in parts.items() if text) + "\n"
+
+
+def commands_of(check: str) -> list[str]:
+    """Return the commands that show the fault of a check of a GPU."""
+    texts = re.findall(r"`([^`]+)`", RUNBOOK[check].verify)
+    return [text for text in texts if text.split()[0] in _PROGRAMS]
+
+
+_PROGRAMS = ("dcgmi", "dmesg", "ibstat", "journalctl", "lspci", "nvidia-imex-ctl", "nvidia-smi", "systemctl")
