@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from pulsed.json_text import moment_of, rfc3339, rfc3339_or_none
@@ -78,9 +78,14 @@ def incidents_of(troubles: Iterable[Trouble]) -> list[Incident]:
 
 def _incident(group: Sequence[Trouble]) -> Incident:
     cause = min(group, key=lambda each: (each.id in SYMPTOMS, -SEVERITY[each.state], each.kind != "xid", each.since))
-    # The checks of XIDs repeat what the XID is.
-    repeated = "xid_" if cause.kind == "xid" else "\0"
-    return Incident(cause, [each for each in group if each is not cause and not each.id.startswith(repeated)])
+    others = [each for each in group if each is not cause]
+    if cause.kind != "xid":
+        return Incident(cause, others)
+    # The check of an XID repeats it, lasts, and has the remedy in a sentence.
+    checks = [each for each in others if each.id.startswith("xid_")]
+    if checks:
+        cause = replace(cause, remedy=checks[-1].remedy or cause.remedy, until=checks[-1].until)
+    return Incident(cause, [each for each in others if each not in checks])
 
 
 def current_incidents(checks: Iterable[CheckState]) -> list[Incident]:

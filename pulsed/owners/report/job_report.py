@@ -15,6 +15,7 @@ from pulsed.owners.report.job_numbers import (
     MISSING,
     Account,
     by_state,
+    domain_of,
     gpu_key,
     gpu_name,
     has_several_nodes,
@@ -251,7 +252,9 @@ def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Sequence[Sequence
     """Return the table of GPUs, whose columns add up, and its total."""
     gpus, total = account["gpus"], account["total"]
     several = has_several_nodes(account)
-    groups: list[tuple[str, Sequence[Account]]] = [(gpu_name(gpu, with_node=several), [gpu]) for gpu in gpus]
+    groups: list[tuple[str, Sequence[Account]]] = [
+        (gpu_name(gpu, with_node=several, domain=domain_of(account)), [gpu]) for gpu in gpus
+    ]
     if len(gpus) > MAX_GPU_ROWS:
         rest = gpus[MAX_GPU_ROWS - 1 :]
         groups[MAX_GPU_ROWS - 1 :] = [(f"{len(rest)} more", rest)]

@@ -9,6 +9,7 @@ from pulsed.json_text import moment_of
 from pulsed.owners.report.job_advice import IDLE_GPU_RATIO, MIN_SECONDS
 from pulsed.owners.report.job_numbers import (
     Account,
+    domain_of,
     gpu_name,
     has_several_nodes,
     idle_seconds,
@@ -78,7 +79,7 @@ def _idle_ratio(gpu: Account) -> float:
 
 def _names(account: Account, gpus: Sequence[Account]) -> str:
     several = has_several_nodes(account)
-    names = [gpu_name(gpu, with_node=several) for gpu in gpus]
+    names = [gpu_name(gpu, with_node=several, domain=domain_of(account)) for gpu in gpus]
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 

@@ -21,16 +21,20 @@ export function incidentRow({ fleet, router }, incident, { hasGpu = true } = {})
     hasGpu ? h("td", { class: "c-gpu" }, fleet.positions.has(key) ? h("a", { href: router.to("gpu", key), "data-row": true }, name) : name) : null,
     h("td", {}, healthChip(incident.state)),
     h("td", { class: "what" }, textOf(incident), consequences(incident.consequences)),
-    h("td", { class: "what" }, incident.remedy && incident.until === null ? copyable(incident.remedy, "p") : ""),
+    h("td", { class: "what" }, incident.remedy && !isOver(incident) ? copyable(incident.remedy, "p") : ""),
   );
 }
 
 /** Its cause in words, how often it came, and since when it is over. */
-function textOf({ cause, message, times, until }) {
+function textOf(incident) {
+  const { cause, message, times, until } = incident;
   const again = times > 1 ? `, ${times} times` : "";
-  const over = until === null ? "" : ` (over since ${clock(Date.parse(until) / 1000).slice(0, 5)})`;
+  const over = !isOver(incident) ? "" : ` (over since ${clock(Date.parse(until) / 1000).slice(0, 5)})`;
   return `${message || words(cause)}${again}${over}`;
 }
+
+/** Whether it has ended; an XID that no check keeps has no end. */
+const isOver = ({ since, until }) => until !== null && until !== since;
 
 function consequences(list) {
   if (!list.length) return null;

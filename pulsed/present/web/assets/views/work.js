@@ -15,6 +15,7 @@ import { processTable } from "./processes.js";
 const INTERVAL_MS = 5000;
 const OPEN_GROUP = 4; // owners of a group whose rows are shown at once
 const ROWS = 200;
+const FINDING_SECONDS = 180; // before which an owner has no findings
 const MAX_AT_ONCE = 1000;
 const MAX_LINKS = 16;
 const MANY = 24; // owners from which they are grouped
@@ -33,7 +34,7 @@ const COLUMNS = [
   ["mem", "Peak memory", (row) => row.peak, memory],
   ["time", "Time", (row) => row.seconds, (seconds, row) => (row.isRunning ? span(seconds) : `ended, ${span(seconds)}`)],
 ];
-const TEXT_COLUMNS = new Set(["owner"]);
+const TEXT_COLUMNS = new Set(["owner", "gpus"]);
 const QUANTITIES = { ru: "real_utilization_ratio", sm: "sm_active_ratio", tensor: "tensor_active_ratio", mfu: "mfu_ratio" };
 
 const gpuHours = (seconds) => `${number(seconds / 3600, seconds < 36000 ? 2 : 0)}\u00a0GPU\u00a0h`;
@@ -126,7 +127,9 @@ export class WorkView {
     const by = chosen === "none" ? "" : chosen || (running >= MANY ? "workload or user" : "");
     const cut = this.jobs.length < running ? ` The ${this.jobs.length} with the most idle GPUs are shown.` : "";
     const idle = idleGpus ? `${idleGpus} ${idleGpus > 1 ? "GPUs are" : "GPU is"} idle but held` : "No GPU is idle but held";
-    this.summary.textContent = `${running} ${running === 1 ? "owner" : "owners"} now. ${idle}.${cut}`;
+    const isYoung = this.jobs.some((job) => job.state === "running" && job.elapsed_seconds < FINDING_SECONDS);
+    const young = isYoung ? " Owners of less than 3 minutes have no findings yet." : "";
+    this.summary.textContent = `${running} ${running === 1 ? "owner" : "owners"} now. ${idle}.${cut}${young}`;
     const shown = by ? this.grouped(rows, GROUPS[by], sort) : ordered(rows, sort);
     const key = JSON.stringify([shown.map((row) => [row.id, row.texts, row.isRunning, row.findings, row.isBroken]), [...this.opened], this.context.fleet.roster]);
     if (key === this.key) return;
@@ -143,14 +146,15 @@ export class WorkView {
     const idleGpus = isRunning ? job.gpus.filter((gpu) => isHeld(fleet, fleet.positions.get(keyOfEvent(gpu)) ?? -1)) : [];
     const owner = `${job.owner.kind}:${job.owner.id}`;
     const name = ownerName(owner);
-    const who = [job.owner.user, job.owner.account, job.owner.workload].filter(Boolean).join(", ");
+    const workload = job.owner.workload && !name.includes(job.owner.workload) ? job.owner.workload : "";
+    const who = [job.owner.user, job.owner.account, workload].filter(Boolean).join(", ");
     return withTexts({
       job, owner, name, who, isRunning, id: `${owner} ${job.begin}`, gpuCount: job.gpu_count,
       means: Object.fromEntries(Object.entries(QUANTITIES).map(([key, quantity]) => [key, meanOf(job, quantity)])),
       idleNow: idleGpus.length, longest: Math.max(0, ...idleGpus.map((gpu) => gpu.idle_runs.last_seconds)),
       isBroken: isRunning && job.gpus.some((gpu) => fleet.get("health_state", fleet.positions.get(keyOfEvent(gpu)) ?? -1) === "crit"),
       idle: idleOf(job.total), idleCost: costOf(idleOf(job.total).seconds, job.cost), joules: joulesOf(job.total), peak: peakMemory(job.gpus), seconds: job.elapsed_seconds,
-      findings: job.advice.map((each) => each.id), search: `${name} ${who} ${job.owner.id}`.toLowerCase(),
+      findings: job.advice.map((each) => each.id), search: `${name} ${who} ${job.owner.workload} ${job.owner.id}`.toLowerCase(),
     });
   }
 
@@ -194,11 +198,11 @@ export class WorkView {
   }
 
   /** What stands out about an owner, as chips that open the details. */
-  chips({ id, job, findings, isBroken, isRunning }, isOpen) {
+  chips({ id, job, findings, isBroken }, isOpen) {
     const names = [...new Set(findings)].map(words);
     const unjudged = job.not_judged ?? [];
     const marks = [isBroken ? "crit" : "", ...names].filter(Boolean);
-    if (!marks.length && !unjudged.length) return isRunning && job.elapsed_seconds < 180 ? h("small", { class: "muted" }, " no findings before 3 minutes") : null;
+    if (!marks.length && !unjudged.length) return null;
     const label = marks.length ? marks.slice(0, 3).map((mark) => h("span", { class: "chip", "data-health": mark === "crit" ? "crit" : "warn" }, mark === "crit" ? "x crit" : mark)) : h("span", { class: "chip", "data-health": "ok" }, "not evaluated");
     const more = marks.length > 3 ? ` +${marks.length - 3}` : "";
     return h("button", { type: "button", class: "plain chips", "aria-expanded": String(isOpen), "data-id": `findings ${id}`, onclick: () => this.toggleOpen(id) }, label, more);
