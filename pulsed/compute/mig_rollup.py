@@ -107,7 +107,12 @@ def with_memory(board: Reading, instances: Sequence[Reading]) -> Reading:
         and len(values := [each for each in (getattr(part, name) for part in instances) if each is not None])
         == len(instances)
     }
-    return board._replace(**sums) if sums else board
+    if not sums:
+        return board
+    filled = board._replace(**sums)
+    if filled.memory_bytes and filled.memory_used_bytes is not None:
+        filled = filled._replace(memory_used_ratio=filled.memory_used_bytes / filled.memory_bytes)
+    return filled
 
 
 def partitioning_of(model: str) -> Partitioning:

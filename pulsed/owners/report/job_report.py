@@ -8,7 +8,7 @@ from math import floor
 from typing import Any, NamedTuple
 
 from pulsed.json_text import duration_text
-from pulsed.owners.report.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
+from pulsed.owners.report.job_advice import FINDING_TEXTS, MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
 from pulsed.owners.report.job_numbers import (
     JOULES_PER_KWH,
     MAX_UNKNOWN_RATIO,
@@ -37,7 +37,7 @@ from pulsed.owners.report.job_statistics import (
     sparkline,
 )
 from pulsed.owners.report.text_table import aligned, demo_lines
-from pulsed.owners.report.verdict import verdict_of
+from pulsed.owners.report.verdict import outlier_text, verdict_of
 from pulsed.printable import clean
 
 GIBIBYTE = 2**30
@@ -309,7 +309,7 @@ def _no_advice(account: Account) -> str:
     few = all(gpu["samples"] < MIN_SAMPLES for gpu in account["gpus"])
     if few or account["elapsed_seconds"] < MIN_SECONDS:
         return f"no advice before {duration_text(MIN_SECONDS)} and {MIN_SAMPLES} samples"
-    return "nothing stands out"
+    return FINDING_TEXTS["straggler"] if outlier_text(account) else "nothing stands out"
 
 
 def _unknown(account: Account) -> Iterator[str]:

@@ -47,7 +47,7 @@ def verdict_of(account: Account) -> str:
         return f"Does nothing: {count} idle for {percent(idle)} of the time."
     if unused:
         return f"{len(unused)} of {len(gpus)} GPUs were not used ({_names(account, unused)}): {work}."
-    if (text := _outlier(account)) is not None:
+    if (text := outlier_text(account)) is not None:
         return text
     if account["advice"]:
         first = account["advice"][0]
@@ -55,7 +55,7 @@ def verdict_of(account: Account) -> str:
     return f"Works well: {work}." if ratio >= WORKS_WELL_RATIO else f"Nothing stands out: {work}."
 
 
-def _outlier(account: Account) -> str | None:
+def outlier_text(account: Account) -> str | None:
     """Return the sentence about the GPU that did the least work, if it did much less than its peers."""
     works = [(each, gpu) for gpu in account["gpus"] if (each := mean([gpu], "real_utilization")) is not None]
     if len(works) <= PEERS or account.get("parts"):

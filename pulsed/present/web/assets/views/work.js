@@ -151,7 +151,7 @@ export class WorkView {
     return withTexts({
       job, owner, name, who, isRunning, id: `${owner} ${job.begin}`, gpuCount: job.gpu_count,
       means: Object.fromEntries(Object.entries(QUANTITIES).map(([key, quantity]) => [key, meanOf(job, quantity)])),
-      idleNow: idleGpus.length, longest: Math.max(0, ...idleGpus.map((gpu) => gpu.idle_runs.last_seconds)),
+      idleNow: idleGpus.length, idleKeys: idleGpus.map(keyOfEvent), longest: Math.max(0, ...idleGpus.map((gpu) => gpu.idle_runs.last_seconds)),
       isBroken: isRunning && job.gpus.some((gpu) => fleet.get("health_state", fleet.positions.get(keyOfEvent(gpu)) ?? -1) === "crit"),
       idle: idleOf(job.total), idleCost: costOf(idleOf(job.total).seconds, job.cost), joules: joulesOf(job.total), peak: peakMemory(job.gpus), seconds: job.elapsed_seconds,
       findings: job.advice.map((each) => each.id), search: `${name} ${who} ${job.owner.workload} ${job.owner.id}`.toLowerCase(),
@@ -235,7 +235,7 @@ function groupRow(name, members) {
   return withTexts({
     name, members, id: `group ${name}`, isRunning: members.some((row) => row.isRunning), gpuCount: gpus.size,
     means: Object.fromEntries(Object.entries(QUANTITIES).map(([key, quantity]) => [key, meanOfAll(jobs, quantity)])),
-    idleNow: total(members.map((row) => row.idleNow)), idle: { ...idle, ratio: idle.seconds === null || !observed ? null : idle.seconds / observed },
+    idleNow: new Set(members.flatMap((row) => row.idleKeys)).size, idle: { ...idle, ratio: idle.seconds === null || !observed ? null : idle.seconds / observed },
     idleCost: costOf(idle.seconds, jobs[0].cost), longest: Math.max(...members.map((row) => row.longest)), isBroken: members.some((row) => row.isBroken),
     joules: total(members.map((row) => row.joules)), peak: peaks.length ? Math.max(...peaks) : null,
     seconds: Math.max(...members.map((row) => row.seconds)), findings: members.flatMap((row) => row.findings),
