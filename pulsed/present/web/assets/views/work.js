@@ -130,7 +130,7 @@ export class WorkView {
     const isYoung = this.jobs.some((job) => job.state === "running" && job.elapsed_seconds < FINDING_SECONDS);
     const young = isYoung ? " Owners of less than 3 minutes have no findings yet." : "";
     this.summary.textContent = `${running} ${running === 1 ? "owner" : "owners"} now. ${idle}.${cut}${young}`;
-    const shown = by ? this.grouped(rows, GROUPS[by], sort) : ordered(rows, sort);
+    const shown = by ? this.grouped(rows, GROUPS[by], sort, !chosen) : ordered(rows, sort);
     const key = JSON.stringify([shown.map((row) => [row.id, row.texts, row.isRunning, row.findings, row.isBroken]), [...this.opened], this.context.fleet.roster]);
     if (key === this.key) return;
     this.key = key;
@@ -158,11 +158,11 @@ export class WorkView {
     });
   }
 
-  /** Returns the rows of groups, each followed by the rows of its owners. */
-  grouped(rows, nameOf, sort) {
-    const groups = Map.groupBy(rows, ({ job }) => nameOf(job) || "");
-    const heads = [...groups].map(([name, members]) => groupRow(name || "not known", members));
-    return ordered(heads, sort).flatMap((head) => (head.members.length === 1 ? head.members : this.opened.has(head.id) || head.members.length <= OPEN_GROUP ? [head, ...ordered(head.members, sort)] : [head]));
+  /** Returns the rows of groups, each followed by the rows of its owners; grouped by itself, only groups of some owners. */
+  grouped(rows, nameOf, sort, isAutomatic) {
+    const groups = Map.groupBy(rows, ({ id, job }) => nameOf(job) || (isAutomatic ? id : ""));
+    const heads = [...groups].map(([name, members]) => ({ ...groupRow(name || "not known", members), isFolded: isAutomatic && members.length > OPEN_GROUP }));
+    return ordered(heads, sort).flatMap((head) => (isAutomatic && head.members.length === 1 ? head.members : !isAutomatic || this.opened.has(head.id) || head.members.length <= OPEN_GROUP ? [head, ...ordered(head.members, sort)] : [head]));
   }
 
   elements(row) {
@@ -183,7 +183,7 @@ export class WorkView {
   groupLine(row) {
     const isOpen = this.opened.has(row.id);
     const count = `${row.members.length} owners`;
-    const toggle = row.members.length > OPEN_GROUP ? h("button", { type: "button", "aria-expanded": String(isOpen), "data-id": row.id, onclick: () => this.toggleOpen(row.id) }, count) : h("small", { class: "muted" }, count);
+    const toggle = row.isFolded ? h("button", { type: "button", "aria-expanded": String(isOpen), "data-id": row.id, onclick: () => this.toggleOpen(row.id) }, count) : h("small", { class: "muted" }, count);
     return h("tr", { class: "group", "data-held": row.idleNow > 0 }, h("th", { scope: "rowgroup" }, longName(row.name), " ", toggle), h("td", { class: "w-gpus", "data-label": "GPUs" }, h("b", {}, row.texts[1])), this.cells(row));
   }
 
