@@ -39,6 +39,7 @@ const LINKED_VIEWS = [
   ["workload", "Workload", WorkloadView],
 ];
 
+const WAIT_MS = 2000; // longest time without the first view, while its data comes
 const LARGE = 1000; // GPUs, from which on the page is drawn once per second
 const LARGE_PAUSE_MS = 1000;
 
@@ -55,10 +56,13 @@ const context = {
   view: null,
   help: () => help.open(),
   jump: () => jump.open(),
+  ready: () => main.classList.remove("waiting"), // the view has its data: before, the first one would move
 };
 const main = document.getElementById("main");
 const banner = h("div", { class: "banner", role: "status", hidden: true });
 const place = h("div");
+main.classList.add("waiting");
+setTimeout(context.ready, WAIT_MS);
 main.replaceChildren(banner, place, context.announcer.element);
 const header = new Header(context, VIEWS);
 const help = new Help(context);

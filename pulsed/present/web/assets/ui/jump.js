@@ -37,7 +37,9 @@ export class Jump {
 
   draw() {
     const words = this.input.value.toLowerCase().replaceAll("·", " ").split(/\s+/).filter(Boolean);
-    this.found = this.places.filter(([kind, name]) => words.every((word) => `${kind} ${name}`.toLowerCase().includes(word))).slice(0, MAX);
+    const matching = this.places.filter(([kind, name]) => words.every((word) => `${kind} ${name}`.toLowerCase().includes(word)));
+    const whole = new Map(matching.map((place) => [place, wholeWords(place[1], words)]));
+    this.found = matching.sort((a, b) => whole.get(b) - whole.get(a)).slice(0, MAX);
     this.at = 0;
     this.list.replaceChildren(...this.found.map(([kind, name, hash], at) => h("li", { role: "option", id: `jump-${at}`, onclick: () => this.go(hash) }, name, " ", h("small", {}, kind))));
     this.mark();
@@ -61,4 +63,10 @@ export class Jump {
     this.element.close();
     location.hash = hash;
   }
+}
+
+/** How many of some words are whole parts of a name, such as the index of a GPU. */
+function wholeWords(name, words) {
+  const parts = new Set(name.toLowerCase().split(/[\s·:/]+/));
+  return words.filter((word) => parts.has(word)).length;
 }

@@ -62,6 +62,7 @@ export class EventsView {
       this.incidents = (await getJson("events/incidents", { limit: 1000 })).incidents;
       this.known = known;
       this.update();
+      this.context.ready();
     } catch (error) {
       if (!("status" in error)) throw error;
     } finally {

@@ -34,7 +34,7 @@ export class FleetView {
     this.count = h("span", { class: "muted" });
     this.element = h(
       "section",
-      { class: "fleet", "aria-busy": "true" },
+      {},
       h("h1", { class: "visually-hidden" }, "Fleet"),
       this.attention.element,
       this.totals.element,
@@ -47,7 +47,6 @@ export class FleetView {
     const { fleet, router } = this.context;
     this.attention.update();
     if (!fleet.isLoaded || !this.attention.isReady || (!all && fleet.version === this.version)) return;
-    this.element.removeAttribute("aria-busy");
     this.version = fleet.version;
     const kind = kindOf(fleet, router);
     if (!(this.view instanceof KINDS[kind])) {
@@ -63,6 +62,7 @@ export class FleetView {
     setText(this.count, positions.length === fleet.size ? "" : `${positions.length} of ${fleet.size} GPUs`);
     this.totals.draw(positions);
     this.view.update(positions, { all, sort });
+    this.context.ready();
   }
 
   nextKind() {

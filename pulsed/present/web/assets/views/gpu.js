@@ -41,6 +41,7 @@ export class GpuView {
     const { fleet, router } = this.context;
     const choice = `${fleet.roster} ${wanted}`;
     if (choice === this.choice) return;
+    this.context.ready();
     this.destroyParts();
     this.key = null;
     this.choice = choice;
@@ -104,6 +105,7 @@ export class GpuView {
       if (!("status" in error)) throw error;
       setText(this.age, error.status === 404 ? "no longer listed" : `no answer: ${error.message}`);
     } finally {
+      this.context.ready();
       this.isFetching = false;
     }
   }

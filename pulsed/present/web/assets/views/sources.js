@@ -39,6 +39,7 @@ export class SourcesView {
       this.version = version;
       this.drawSources(sources, Date.parse(time));
       this.drawHost(host, version);
+      this.context.ready();
     } catch (error) {
       if (!("status" in error)) throw error;
       this.summary.textContent = `Unknown: ${error.message}`;

@@ -109,6 +109,7 @@ export class WorkView {
       this.more.hidden = jobs.length < wanted;
       this.draw();
       await this.fetchProcesses();
+      this.context.ready();
     } catch (error) {
       if (!("status" in error)) throw error;
       this.summary.textContent = `No owners: ${error.message}`;
