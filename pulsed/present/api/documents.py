@@ -44,6 +44,7 @@ class SourceShape(DocumentModel):
     kind: str
     target: str
     up: bool
+    ended: bool = Field(description="whether it has no more samples: a recording is over; this is no fault")
     error: str | None
     interval_seconds: float
     last_sample_time: str | None
@@ -73,6 +74,7 @@ def _state_of(target: Target, now: float) -> SourceShape:
         kind=target.kind,
         target=target.name,
         up=target.up and target.fresh(now),  # as on the page: one that hangs has not failed yet
+        ended=target.ended,
         error=target.error or None,
         interval_seconds=target.interval,
         last_sample_time=rfc3339(target.tick.time) if target.tick else None,
@@ -85,14 +87,15 @@ def _all_sources(states: Sequence[SourceShape]) -> SourceShape:
     """Return the summary of all sources: up only if all of them are, with the first error."""
     if len(states) == 1:
         return states[0]
-    down = [state for state in states if not state.up]
+    down = [state for state in states if not state.up and not state.ended]
     error = next((state.error for state in down if state.error), None)
     if len(down) > 1:
         error = f"{len(down)} of {len(states)} sources are down" + (f"; the first: {error}" if error else "")
     return SourceShape(
         kind=",".join(dict.fromkeys(state.kind for state in states)),
         target=f"{len(states)} targets",
-        up=bool(states) and not down,
+        up=any(state.up for state in states) and not down,
+        ended=bool(states) and all(state.ended for state in states),
         error=error,
         interval_seconds=max((state.interval_seconds for state in states), default=0.0),
         last_sample_time=max((state.last_sample_time for state in states if state.last_sample_time), default=None),

@@ -98,7 +98,7 @@ def attention_documents(store: TargetStore, now: float) -> list[Document]:
             found.append((-SEVERITY[incidents[0].state], incidents[0].since, _of_gpu(match, incidents[0])))
     for target in store.targets:
         gpus = [match for match in shown if match.target is target]
-        if not target.fresh(now) or not gpus:
+        if not target.ended and (not target.fresh(now) or not gpus):
             since = 0.0 if target.tick is None else target.tick.time
             found.append((-SILENT, since, _of_target(target, store.node, gpus)))
     return [document for *_, document in sorted(found, key=lambda each: each[:2])]

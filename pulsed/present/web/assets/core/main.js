@@ -99,10 +99,11 @@ function drawBanner() {
   let text = "";
   if (state === "signin") text = "The daemon requests a sign-in. ";
   else if (state === "offline") text = `No connection to the daemon (${problem}). Retrying. `;
+  else if (fleet.isLoaded && fleet.sources.length && fleet.sources.every(({ ended }) => ended)) text = "The recording is over: this is its end. ";
   else if (fleet.isLoaded && state !== "hidden" && age > 60000) text = "No new data for more than a minute. ";
   else {
     const isListed = context.router.view === "fleet"; // what needs attention is there
-    const down = isListed ? [] : fleet.sources.filter((source) => !source.up);
+    const down = isListed ? [] : fleet.sources.filter((source) => !source.up && !source.ended);
     if (down.length === 1) text = `The source ${down[0].target} is down: ${down[0].error ?? "no data yet"} `;
     else if (down.length) text = `${down.length} of ${fleet.sources.length} sources are down; the first: ${down[0].error ?? "no data yet"} `;
   }
