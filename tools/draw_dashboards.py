@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.daemon import serving
-from tests.support.dashboards import Values, Viewer, boards, demo_with_users, filled
+from tests.support.dashboards import Values, Viewer, boards, demo_with_users, filled, unfolded
 from tests.support.prometheus import Prometheus, prometheus
 from tools.dashboards.picture import picture
 from tools.generate_dashboards import FOLDER
@@ -45,9 +45,9 @@ def draw(server: Prometheus, start: float, end: float, folder: Path = PICTURES) 
                 return server.ask(filled(query, values), time=str(end))
             return server.ask(filled(query, values), "query_range", start=str(start), end=str(end), step=f"{step:.3f}")
 
-        for panel in board["panels"]:
-            panel["title"] = filled(panel["title"], values).strip()
-        (folder / name).with_suffix(".svg").write_text(picture(board, ask, start, end))
+        shown = [{**panel, "title": filled(panel["title"], values).strip()} for panel in unfolded(board)]
+        drawn = picture({**board, "panels": shown}, ask, start, end)
+        (folder / name).with_suffix(".svg").write_text(drawn)
 
 
 def main(minutes: float) -> None:

@@ -17,8 +17,8 @@ from pulsed.model.health import SEVERITY
 from pulsed.present.promql.health_alerts import HOLDS
 from pulsed.present.promql.rule_set import RuleSelection, groups
 from pulsed.present.promql.rule_types import Alert
+from pulsed.present.runbook import ALERTS, runbook
 from tools.metric_rows import joined_meaning
-from tools.runbook import ALERTS, runbook
 
 HEAD = """# Health
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pulsed.background_tasks import keep_running
@@ -17,7 +18,7 @@ from pulsed.owners.attribution.gpu_processes import GpuProcessTable, ProcessOwne
 from pulsed.owners.attribution.kubelet import DRA_DRIVER, Kubelet
 from pulsed.owners.attribution.mapping_directory import MappingDirectory, boot_time
 from pulsed.owners.attribution.slurm_queue import SlurmQueue
-from pulsed.owners.attribution.source import AttributionSource
+from pulsed.owners.attribution.source import AttributionSource, Claims
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient
@@ -28,14 +29,17 @@ if TYPE_CHECKING:
 def attribution_sources(
     config: Config, processes: GpuProcessTable, claims: DeviceClaims | None = None
 ) -> Sequence[AttributionSource]:
-    """Return the attribution sources of this host; none where the GPUs are not real. Nothing is read yet.
+    """Return the attribution sources of this host; where the GPUs are not real, those of the demo's cluster at most.
+
+    Nothing is read yet.
 
     Args:
         processes: has those that ticks list.
         claims: what the Kubernetes API has of claimed devices.
     """
     if config.source.is_synthetic:
-        return ()
+        is_cluster = config.source.kind == "demo" and config.source.demo.scene == "cluster"
+        return [DemoOwners()] if is_cluster else ()
     jobs, socket = config.attribution.jobs, config.attribution.kubelet.socket
     kubelet = [Kubelet(socket, claims=claims)] if socket != "off" else []
     directories = [
@@ -50,6 +54,24 @@ def attribution_sources(
     ]
     own = [ProcessOwners(processes)] if config.attribution.process_owners else []
     return [*kubelet, *directories, *own]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOwners:
+    """The owners of the demo's cluster, with what the API server and Slurm know of them."""
+
+    name: str = "demo"
+    interval: float = 60.0
+    absence: str = ""
+
+    async def read(self) -> Claims:
+        """Return the owners, which never change."""
+        from pulsed.reader.demo.cluster import cluster_owners
+
+        return Claims(dict(cluster_owners()))
+
+    async def close(self) -> None:
+        """Release nothing."""
 
 
 def resolves_workloads(config: Config) -> bool:

@@ -10,7 +10,7 @@ from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.activity import media_of
 from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
-from pulsed.compute.mig_rollup import MigRollup, narrowed
+from pulsed.compute.mig_rollup import MigRollup, narrowed, with_memory
 from pulsed.compute.plausibility_filter import without_unmeasured
 from pulsed.compute.target_gpus import Tracker
 from pulsed.model.counters import NOTHING_COUNTED
@@ -72,8 +72,9 @@ class ComputeLayer:
             state.row.presence = self._presence(state)
         if (instances := [*tracked.states, *parts]) != self._instances:
             self._instances, self._boards = instances, _partitioned_boards(instances)
-        for state in self._boards:
+        for state, board in self._boards.items():
             state.row.is_split = True
+            state.row.reading = with_memory(state.row.reading, [each.row.reading for each in board.instances])
         rounding, transcoding = tick.raw.layout.rounding, self._transcoding_instances() if self._boards else ()
         changes: list[ClassChange] = []
         for state in tracked.states:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pulsed.model.gpu import Device, is_product, product_name
 from pulsed.model.result import Bounds, Inputs
+from pulsed.model.vocabulary import Reading
 
 
 class Share(NamedTuple):
@@ -95,6 +96,23 @@ follow memory: 1g.20gb of H100 has 26 of 33."""
 
 _MEMORY_SLICES = {1: (1, 2), 2: (2, 2), 3: (4, 4), 4: (4, 4), 7: (8, 8)}
 """By compute slices, the fewest and the most memory slices of a board that has eight."""
+
+
+def with_memory(board: Reading, instances: Sequence[Reading]) -> Reading:
+    """Return the reading of a board with the memory of its instances, where its own is not measured."""
+    sums = {
+        name: sum(values)
+        for name in ("memory_bytes", "memory_used_bytes")
+        if getattr(board, name) is None
+        and len(values := [each for each in (getattr(part, name) for part in instances) if each is not None])
+        == len(instances)
+    }
+    if not sums:
+        return board
+    filled = board._replace(**sums)
+    if filled.memory_bytes and filled.memory_used_bytes is not None:
+        filled = filled._replace(memory_used_ratio=filled.memory_used_bytes / filled.memory_bytes)
+    return filled
 
 
 def partitioning_of(model: str) -> Partitioning:

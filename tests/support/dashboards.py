@@ -30,9 +30,23 @@ def boards() -> dict[str, Json]:
     return {name: json.loads((FOLDER / name).read_text()) for name in DASHBOARDS}
 
 
+def unfolded(board: Json) -> list[Json]:
+    """Return all panels and headlines where they are while no row is collapsed."""
+    found: list[Json] = []
+    shift = 0
+    for panel in board["panels"]:
+        inside = panel.get("panels", [])
+        found += [
+            {**each, "gridPos": {**each["gridPos"], "y": each["gridPos"]["y"] + shift}} for each in (panel, *inside)
+        ]
+        if inside:
+            shift += max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in inside) - panel["gridPos"]["y"] - 1
+    return found
+
+
 def panels(board: Json) -> Iterator[Json]:
     """Yield all but the headlines."""
-    yield from (panel for panel in board["panels"] if panel["type"] != "row")
+    yield from (panel for panel in unfolded(board) if panel["type"] != "row")
 
 
 def filled(text: str, values: Values) -> str:

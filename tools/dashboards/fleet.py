@@ -39,8 +39,18 @@ from tools.dashboards.promql import (
     total_of_all,
     with_words,
 )
-from tools.dashboards.units import CELSIUS, HOURS, KWH, RATIO, SECONDS, WATT
-from tools.dashboards.value_colors import BAD_FROM_ONE, BOTTLENECK, CLASSES, IDLE, RESOURCES, SEVERITIES, UP, USE
+from tools.dashboards.units import BYTE_RATE, CELSIUS, HOURS, KWH, RATIO, SECONDS, WATT
+from tools.dashboards.value_colors import (
+    BAD_FROM_ONE,
+    BOTTLENECK,
+    CLASSES,
+    IDLE,
+    RESOURCES,
+    SEVERITIES,
+    UNKNOWN_FROM_ONE,
+    UP,
+    USE,
+)
 from tools.dashboards.variables import chained_variables
 
 HELD, FREE = 'kind="held"', 'kind="free"'
@@ -85,6 +95,10 @@ def degrees_left(*matchers: str) -> str:
     )
 
 
+MOSTLY_FREE = (
+    f"{total(GPU, 'pulsed_gpu_idle_seconds_total', RANGE, FREE, function='increase')}"
+    f" > 0.5 * {total(GPU, 'pulsed_gpu_observed_seconds_total', RANGE, function='increase')}"
+)
 MAX_HELD = f"topk(20, {held_hours(IDLEST)})"
 COOLEST_MARGIN = f"bottomk(10, {degrees_left(NEAREST)})"
 _TEMPERATURES, _POWERS = (
@@ -163,18 +177,21 @@ OVERVIEW = Row(
             "GPUs",
             f"count({PRESENT_CHOSEN})",
             "Boards with fresh data. If there are fewer than installed, see the panels beside this one.",
+            opens="Nodes",
         ),
         number(
             "GPUs gone",
             GONE,
             "Boards that were reported in the range and are not now.",
             limits=BAD_FROM_ONE,
+            opens="Daemons and sources down",
         ),
         number(
             "Daemons down",
             f"sum(1 - {DAEMONS})",
             "Daemons that do not answer Prometheus, on all nodes of the cluster and job. Their GPUs are not monitored.",
             limits=BAD_FROM_ONE,
+            opens="Daemons and sources down",
         ),
         number(
             "Sources down",
@@ -182,43 +199,57 @@ OVERVIEW = Row(
             "Sources without a fresh sample at the last attempt, on all nodes of the cluster and job. The log of that"
             " daemon has the reason and the remedy. Sources of daemons that are down are not counted.",
             limits=BAD_FROM_ONE,
+            opens="Daemons and sources down",
         ),
         number(
             "Unhealthy GPUs",
             f"sum({severity()} >= bool 2)",
             "GPUs whose health is warn or worse.",
             limits=BAD_FROM_ONE,
+            opens="Raised health checks",
         ),
         number(
             "GPUs with unknown health",
             f"sum({severity()} == bool -1)",
-            "GPUs without the inputs of any check: their health is not ok, but unknown.",
-            limits=BAD_FROM_ONE,
+            "GPUs without the inputs of any check: their health is not ok, but unknown. pulsed doctor names what is"
+            " missing.",
+            limits=UNKNOWN_FROM_ONE,
+            opens="Checks that are raised or unknown",
         ),
         number(
             "Real utilization",
             average_of_all(RANGE),
-            "Average real utilization of all GPUs over the range, from counters. Investigate values below 20 %.",
+            "Average real utilization of all GPUs over the range, from counters. Free GPUs count as 0: compare it with"
+            " the number of GPUs that are idle and free.",
             RATIO,
-            USE,
+            opens="Real utilization",
         ),
         number(
             "Idle while held",
             known_zero(total_of_all("", "idle_seconds", RATE, HELD)),
             "Average number of GPUs that were idle while a pod, job or process had them.",
             limits=((None, "green"), (0.5, "orange")),
+            opens="Longest idle while held",
         ),
         number(
             "Idle and free",
             known_zero(total_of_all("", "idle_seconds", RATE, FREE)),
             "Average number of GPUs that were idle without an owner: free capacity.",
+            opens="Idle GPUs",
         ),
-        number("Power", f"sum({selected('pulsed_gpu_power_watts')})", "Power of all boards that have it.", WATT),
+        number(
+            "Power",
+            f"sum({selected('pulsed_gpu_power_watts')})",
+            "Power of all boards that have it.",
+            WATT,
+            opens="Power by class",
+        ),
         number(
             "Energy",
             f"{total_of_all('', 'energy_joules', RANGE, function='increase')} / {KILOWATT_HOUR}",
             "Energy used in the range; from energy counters, else from power.",
             KWH,
+            opens="Energy by class",
         ),
         number(
             "Hot GPUs",
@@ -226,6 +257,7 @@ OVERVIEW = Row(
             "GPUs with a temperature or thermal check at hot or worse: at the limit that the GPU reports, else at the"
             " limit of its model (docs/health.md).",
             limits=BAD_FROM_ONE,
+            opens="Hottest GPUs",
         ),
     ),
 )
@@ -265,6 +297,49 @@ ATTENTION = Row(
                 ),
             ),
             width=10,
+        ),
+    ),
+)
+
+_WORST_NODES = f"topk(50, max by (node) ({severity()}))"
+
+NODES_ROW = Row(
+    "Nodes",
+    (
+        Panel(
+            "Nodes",
+            "table",
+            "The 50 nodes with the worst health. A click on a node chooses its GPUs here; its GPUs link to their"
+            " dashboard.",
+            (
+                Query(_WORST_NODES, "Worst health", states=SEVERITIES),
+                Query(among(f"count by (node) ({PRESENT_CHOSEN})", _WORST_NODES, "node"), "GPUs"),
+                Query(
+                    among(
+                        f"avg by (node) {selected('pulsed_gpu_real_utilization_ratio', BOARDS)}", _WORST_NODES, "node"
+                    ),
+                    "Real utilization",
+                    RATIO,
+                ),
+                Query(
+                    among(f"sum by (node) {selected('pulsed_gpu_power_watts')}", _WORST_NODES, "node"), "Power", WATT
+                ),
+                Query(
+                    among(
+                        " + ".join(
+                            total("node", f"pulsed_gpu_observed_nvlink_{way}_bytes_total", RATE)
+                            for way in ("transmit", "receive")
+                        ),
+                        _WORST_NODES,
+                        "node",
+                    ),
+                    "NVLink",
+                    BYTE_RATE,
+                ),
+            ),
+            width=24,
+            height=9,
+            links_to_nodes=True,
         ),
     ),
 )
@@ -313,8 +388,14 @@ IDLE_GPUS = Row(
         Panel(
             "Least used",
             "bargauge",
-            "The ten GPUs with the lowest average real utilization in the range.",
-            (Query(f"sort(bottomk(10, {average_utilization(GPU, RANGE, MIN_USED)}))", LEGEND),),
+            "The ten GPUs with the lowest average real utilization in the range, without those that were free for most"
+            " of it.",
+            (
+                Query(
+                    f"sort(bottomk(10, {average_utilization(GPU, RANGE, MIN_USED)} unless on ({GPU}) ({MOSTLY_FREE})))",
+                    LEGEND,
+                ),
+            ),
             RATIO,
             top=1.0,
             limits=USE,
@@ -651,7 +732,7 @@ FLEET = Dashboard(
     "pulsed / Fleet",
     "All GPUs: what is down, idle, hot or unhealthy, what runs, and the quality of the data.",
     chained_variables(several=True),
-    (OVERVIEW, ATTENTION, IDLE_GPUS, WORK, HEAT, HEALTH, SELF),
+    (OVERVIEW, ATTENTION, NODES_ROW, IDLE_GPUS, WORK, HEAT, HEALTH, SELF),
     (
         Annotation(
             "XIDs",

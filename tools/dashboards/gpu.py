@@ -104,7 +104,7 @@ def codes(title: str, names: str, legends: str, meaning: str, states: tuple[Stat
 
 def stat(title: str, unit: str, expr: str, meaning: str, limits: Limits = ()) -> Panel:
     """One number."""
-    return Panel(title, "stat", meaning, (Query(expr),), unit, 3, 4, limits=limits)
+    return Panel(title, "stat", meaning, (Query(expr),), unit, 3, 4, limits=limits, opens="Real utilization")
 
 
 NOW = Row(
@@ -133,6 +133,7 @@ NOW = Row(
             width=4,
             height=4,
             states=CLASSES,
+            opens="Class",
         ),
         Panel(
             "Health",
@@ -143,6 +144,7 @@ NOW = Row(
             width=2,
             height=4,
             states=SEVERITIES,
+            opens="Health over time",
         ),
         Panel(
             "Limiting resource",
@@ -152,6 +154,7 @@ NOW = Row(
             width=2,
             height=4,
             states=RESOURCES,
+            opens="Limiting resource",
         ),
         Panel(
             "Memory used",
@@ -161,6 +164,7 @@ NOW = Row(
             RATIO,
             2,
             4,
+            opens="Device memory",
         ),
         Panel(
             "Device",

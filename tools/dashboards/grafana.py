@@ -6,12 +6,14 @@ How a panel is written is in `tools.dashboards.panels`; this is the page around 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tools.dashboards.model import Annotation, Dashboard, Found, Row, TextBox, Variable
 from tools.dashboards.panels import SOURCE, Json, panel_json
 
 COLUMNS = 24
+OPEN_ROWS = 3
+"""The first rows of a dashboard, which are not collapsed: Grafana does not query the panels of the others."""
 
 
 def document(dashboard: Dashboard) -> str:
@@ -21,10 +23,12 @@ def document(dashboard: Dashboard) -> str:
 
 def _dashboard(dashboard: Dashboard) -> Json:
     panels = list(_panels(dashboard.rows))
-    for panel in panels:
+    drawn = [each for panel in panels for each in (panel, *panel.get("panels", ()))]
+    for panel in drawn:
         if dashboard.points and panel["type"] in ("timeseries", "heatmap"):
             panel["maxDataPoints"] = dashboard.points
-    types = sorted({panel["type"] for panel in panels} - {"row"})
+    _link_stats(dashboard, drawn)
+    types = sorted({panel["type"] for panel in drawn} - {"row"})
     queried = (*map(_variable, dashboard.variables), *map(_found, dashboard.found))
     return {
         "__requires": [
@@ -66,6 +70,16 @@ def _dashboard(dashboard: Dashboard) -> Json:
         "version": 1,
         "weekStart": "",
     }
+
+
+def _link_stats(dashboard: Dashboard, drawn: Sequence[Json]) -> None:
+    """Link the stats to the panels that they open."""
+    numbers = {panel["title"]: panel["id"] for panel in drawn if panel["type"] not in ("row", "stat")}
+    opened = {panel.title: panel.opens for panel in dashboard.panels if panel.opens}
+    for panel in drawn:
+        if panel["type"] == "stat" and (title := opened.get(panel["title"])):
+            url = f"/d/{dashboard.uid}?${{__all_variables}}&${{__url_time_range}}&viewPanel={numbers[title]}"
+            panel["fieldConfig"]["defaults"]["links"].append({"title": title, "url": url, "targetBlank": False})
 
 
 _DATASOURCE: Json = {
@@ -151,19 +165,35 @@ def _queried(variable: Variable | Found, label: str, query: str, own: Json, ever
 
 
 def _panels(rows: tuple[Row, ...]) -> Iterator[Json]:
-    """Place the panels from left to right, as many as fit beside each other, under the headline of their row."""
+    """Place the panels from left to right, as many as fit beside each other, under the headline of their row.
+
+    A collapsed row contains its panels, and takes one line.
+    """
     number, top = 1, 0
-    for row in rows:
+    for at, row in enumerate(rows):
+        is_collapsed = at >= OPEN_ROWS
         place = {"x": 0, "y": top, "w": COLUMNS, "h": 1}
-        yield {"id": number, "type": "row", "title": row.title, "collapsed": False, "gridPos": place, "panels": []}
+        inside: list[Json] = []
+        yield {
+            "id": number,
+            "type": "row",
+            "title": row.title,
+            "collapsed": is_collapsed,
+            "gridPos": place,
+            "panels": inside,
+        }
         number, floor = number + 1, [top + 1] * COLUMNS
         for panel in row.panels:
             x, y = _free(floor, panel.width)
             floor[x : x + panel.width] = [y + panel.height] * panel.width
             place = {"x": x, "y": y, "w": panel.width, "h": panel.height}
-            yield {"id": number, **panel_json(panel), "gridPos": place}
+            placed = {"id": number, **panel_json(panel), "gridPos": place}
             number += 1
-        top = max(floor)
+            if is_collapsed:
+                inside.append(placed)
+            else:
+                yield placed
+        top = top + 1 if is_collapsed else max(floor)
 
 
 def _free(floor: list[int], width: int) -> tuple[int, int]:

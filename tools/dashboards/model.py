@@ -62,6 +62,8 @@ class Panel:
         band: whether the first two queries are the upper and the lower edge of a band.
         runbook: heading of docs/health.md that its values link to.
         links_to_daemon: whether owners in a table link to the page of their daemon, which the label `instance` names.
+        links_to_nodes: whether nodes in a table link to the dashboard of the fleet, with the node chosen.
+        opens: title of the panel of the same dashboard that a stat links to; empty for none.
     """
 
     title: str
@@ -78,6 +80,8 @@ class Panel:
     band: bool = False
     runbook: str = ""
     links_to_daemon: bool = False
+    links_to_nodes: bool = False
+    opens: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pulsed.present.promql.rule_types import GPU_KEY
 from tools.dashboards.model import Annotation, Dashboard, Limits, Panel, Query, Row, State, TextBox, Variable
 from tools.dashboards.panel_kinds import chart, number
 from tools.dashboards.promql import GPU, HOUR, KILOWATT_HOUR, RANGE, RATE, SCOPE, state_number
-from tools.dashboards.units import CELSIUS, HOURS, KWH, RATIO, WATT
+from tools.dashboards.units import CELSIUS, COUNT, HOURS, KWH, RATIO, WATT
 from tools.dashboards.value_colors import BAD_FROM_ONE, CLASSES, SEVERITIES, USE
 from tools.dashboards.variables import SCRAPE_VARIABLES, SCRAPED
 
@@ -70,24 +70,34 @@ OVERVIEW = Row(
             "Jobs",
             f"count(group by (cluster, job_id) (pulsed_job_gpus{{{CHOSEN}}})) or 0 * count({KNOWN})",
             "Slurm jobs that have GPUs now.",
+            opens="GPUs",
         ),
         number(
             "Pods",
             f"count(group by (cluster, namespace, pod) (pulsed_pod_gpus{{{CHOSEN}}})) or 0 * count({KNOWN})",
             "Pods that have GPUs now.",
+            opens="GPUs",
         ),
         number(
             "GPUs with an owner",
             f"count(group by ({GPU}) ({OWNED})) or 0 * count({KNOWN})",
             "GPUs and MIG instances that the chosen jobs and pods have now.",
+            opens="GPUs of the jobs and pods",
         ),
-        number("GPU hours", hours("", "gpu_seconds"), "Observed GPU time of the range. Shared GPUs count once.", HOURS),
+        number(
+            "GPU hours",
+            hours("", "gpu_seconds"),
+            "Observed GPU time of the range. Shared GPUs count once.",
+            HOURS,
+            opens="Users",
+        ),
         number(
             "Idle GPU hours",
             hours("", "idle_seconds"),
             "GPU time of the range in which the GPU was idle while its owner had it.",
             HOURS,
             WASTE,
+            opens="Users",
         ),
         number(
             "Idle share",
@@ -95,6 +105,7 @@ OVERVIEW = Row(
             "Idle GPU time over GPU time.",
             RATIO,
             ((None, "green"), (0.2, "orange"), (0.5, "red")),
+            opens="Idle",
         ),
         number(
             "Real utilization",
@@ -102,26 +113,42 @@ OVERVIEW = Row(
             "Average real utilization over the range, from counters. Investigate values below 20 %.",
             RATIO,
             USE,
+            opens="Least used",
         ),
-        number("Energy", energy("", "energy_joules"), "Energy of the GPUs while they had an owner.", KWH),
+        number(
+            "Energy",
+            energy("", "energy_joules"),
+            "Energy of the GPUs while they had an owner.",
+            KWH,
+            opens="Users",
+        ),
         number(
             "Energy while idle",
             energy("", "idle_energy_joules"),
             "Energy of the GPUs while they had an owner and were idle.",
             KWH,
+            opens="Users",
         ),
         number(
             "Idle GPUs now",
             f"sum {grown('idle_seconds', RATE, 'rate')}",
             "Average number of GPUs that are idle while a job or pod has them.",
             limits=WASTE,
+            opens="Idle",
         ),
-        number("Power now", f"sum {now('power_watts')}", "Power of the GPUs that have an owner.", WATT),
+        number(
+            "Power now",
+            f"sum {now('power_watts')}",
+            "Power of the GPUs that have an owner.",
+            WATT,
+            opens="Power",
+        ),
         number(
             "Owners without series",
             f"sum(increase(pulsed_jobs_dropped_total{{{SCOPE}}}[{RANGE}]))",
             "Jobs and pods of the range that are above publish.max_owners, and missing here. They are in /jobs.",
             limits=BAD_FROM_ONE,
+            opens="GPUs of the jobs and pods",
         ),
     ),
 )
@@ -374,6 +401,58 @@ def _variables() -> tuple[Variable, ...]:
     )
 
 
+_SERVED = "namespace, pod"
+"""Labels of the join with the series of inference servers, which Prometheus' discovery of pods adds."""
+
+_SERVERS = 'namespace=~"$namespace",pod=~"$pod"'
+_TOKENS = (
+    f"sum by ({_SERVED}) (rate({{__name__=~"
+    '"vllm:generation_tokens_total|sglang:generation_tokens_total|tgi_request_generated_tokens_sum'
+    f'|nv_llm_output_token_len_sum",{_SERVERS}}}[{RATE}]))'
+)
+_CACHE = (
+    f"max by ({_SERVED}) ({{__name__=~"
+    f'"vllm:kv_cache_usage_perc|vllm:gpu_cache_usage_perc|sglang:token_usage",{_SERVERS}}}'
+    f' or nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="fraction",{_SERVERS}}})'
+)
+_QUEUE = (
+    f"sum by ({_SERVED}) ({{__name__=~"
+    f'"vllm:num_requests_waiting|sglang:num_queue_reqs|tgi_queue_size",{_SERVERS}}}'
+    f' or nv_trt_llm_request_metrics{{request_type="waiting",{_SERVERS}}})'
+)
+
+
+def _of_servers(title: str, expr: str, meaning: str, unit: str = COUNT) -> Panel:
+    """Return a panel with a line per pod of an inference server."""
+    return Panel(title, "timeseries", meaning, (Query(expr, "{{namespace}}/{{pod}}"),), unit)
+
+
+INFERENCE = Row(
+    "Inference (where Prometheus scrapes vLLM, SGLang, TGI or Triton)",
+    (
+        _of_servers(
+            "Tokens per second and GPU",
+            f"{_TOKENS} / on ({_SERVED}) sum by ({_SERVED}) (pulsed_pod_gpus{{{SCOPE}}})",
+            "Generated tokens per second over the GPUs of the pod.",
+        ),
+        _of_servers(
+            "Energy per token",
+            f"sum by ({_SERVED}) (rate(pulsed_pod_energy_joules_total{{{SCOPE}}}[{RATE}]))"
+            f" / on ({_SERVED}) ({_TOKENS} > 0)",
+            "Joules of the GPUs of the pod per generated token.",
+            "joule",
+        ),
+        _of_servers(
+            "Real utilization of servers",
+            f"max by ({_SERVED}) (pulsed_pod_real_utilization_ratio{{{SCOPE}}}) and on ({_SERVED}) ({_TOKENS})",
+            "Real utilization of the GPUs of pods that generate tokens. Little work with a queue: small batches.",
+            RATIO,
+        ),
+        _of_servers("KV cache in use", _CACHE, "Share of the KV cache in use. TGI has no such series.", RATIO),
+        _of_servers("Queue", _QUEUE, "Requests that wait. Add replicas while it grows and the KV cache is full."),
+    ),
+)
+
 _FEW_OWNERS = f"count(group by ({OWNER}) (last_over_time({OWNED}[{RANGE}] @ end()))) <= 8"
 """True where the chosen owners can be told apart as regions of a chart."""
 
@@ -382,7 +461,7 @@ OWNERS = Dashboard(
     "pulsed / Owners",
     "GPU hours and waste by user, account and namespace, the worst jobs and pods now, and one of them in depth.",
     _variables(),
-    (OVERVIEW, SUMS, WORST, DEPTH),
+    (OVERVIEW, SUMS, WORST, DEPTH, INFERENCE),
     (
         Annotation(
             "XIDs",

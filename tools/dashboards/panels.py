@@ -17,6 +17,9 @@ SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 TO_GPU = "/d/pulsed-gpu?${datasource:queryparam}&${cluster:queryparam}&${job:queryparam}&${__url_time_range}"
 """The dashboard of one GPU, without the GPU."""
 
+TO_FLEET = TO_GPU.replace("pulsed-gpu", "pulsed-fleet")
+"""The dashboard of the fleet, without a node."""
+
 TO_OWNERS = TO_GPU.replace("pulsed-gpu", "pulsed-owners")
 """The dashboard of owners, without an owner."""
 
@@ -166,8 +169,10 @@ def _overrides(panel: Panel) -> Iterator[Json]:
                 yield _override(query.legend, unit=RATIO, min=0, max=1, custom__cellOptions=bar)
             else:
                 yield _override(query.legend, unit=query.unit)
+        to_node = [_link("The GPUs of this node", f"{TO_FLEET}&var-node={OF_ROW % 'node'}")]
         for column in ("node", "gpu"):
-            yield _override(column, links=[_to_gpu(OF_ROW)])
+            is_node = column == "node" and panel.links_to_nodes
+            yield _override(column, links=to_node if is_node else [_to_gpu(OF_ROW)])
         for column, view in _OWNER_VIEWS.items():
             links = [_link("This owner in depth", f"{TO_OWNERS}&var-{column}={OF_ROW % column}")]
             if panel.links_to_daemon:

@@ -24,6 +24,7 @@ SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     "percentunit": ((0.01, "%"),),
     "watt": ((1e3, "kW"), (1, "W")),
     "kwatth": ((1e3, "MWh"), (1, "kWh"), (1e-3, "Wh")),
+    "joule": ((1e3, "kJ"), (1, "J"), (1e-3, "mJ")),
     "suffix: h": ((1, "h"),),
     "bytes": ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (1, "B")),
     "Bps": ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")),

@@ -125,9 +125,9 @@ def beside_none(expr: str, label: str) -> str:
     return f'({expr} > 0) or label_replace({observed(RATE)}, "{label}", "none", "", "")'
 
 
-def among(expr: str, ranking: str) -> str:
-    """Return an expression for the GPUs of a ranking."""
-    return f"{expr} and on ({GPU}) {ranking}"
+def among(expr: str, ranking: str, by: str = GPU) -> str:
+    """Return an expression for the GPUs of a ranking, or what else has these labels."""
+    return f"{expr} and on ({by}) {ranking}"
 
 
 def highest_ever(number: int, metric: str, *matchers: str, divided_by: str = "") -> str:

@@ -16,6 +16,9 @@ USE: Limits = ((None, "red"), (0.2, "orange"), (0.5, "green"))
 BAD_FROM_ONE: Limits = ((None, "green"), (1.0, "red"))
 """Numbers of faults."""
 
+UNKNOWN_FROM_ONE: Limits = ((None, "green"), (1.0, "#8e8e8e"))
+"""Numbers of what is not known, which is no fault."""
+
 
 def _states(words: Sequence[str], colors: Sequence[str]) -> tuple[State, ...]:
     return tuple(State(value, word, color) for value, (word, color) in enumerate(zip(words, colors, strict=True)))

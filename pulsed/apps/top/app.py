@@ -127,7 +127,7 @@ class TopApp(App[None]):
         Binding("s", "next('sort')", "sort"),
         Binding("r", "next('reverse')", "reverse"),
         Binding("v", "next('layout')", "layout"),
-        Binding("space", "next('paused')", "pause", key_display="space"),
+        Binding("p,space", "next('paused')", "pause", key_display="p"),
         Binding("colon", "prompt(':')", "command"),
         Binding("plus", "zoom(1)", "longer", key_display="+"),
         Binding("minus", "zoom(-1)", "shorter", key_display="-"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from pulsed.json_text import moment_of
 from pulsed.owners.accounting.activity import Timeline
+from pulsed.owners.report.incidents import account_incidents
 from pulsed.owners.report.job_advice import advice_of, unjudged
 from pulsed.owners.report.job_numbers import (
     Account,
@@ -46,6 +47,7 @@ def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Pri
     account["statistics"] = total_statistics(gpus)
     account["cost"] = None if prices is None else cost_of(account["total"], gpus, prices)
     account["not_judged"] = [each._asdict() for each in unjudged(account)]
+    account["incidents"] = account_incidents(gpus)
     account["advice"] = [advice._asdict() for advice in advice_of(account)]
     return account
 

@@ -17,6 +17,7 @@ from pulsed.owners.findings.hangs import FIRST, Stop, StopState, first_text
 from pulsed.owners.report.job_numbers import (
     Account,
     by_state,
+    domain_of,
     gpu_name,
     has_several_nodes,
     idle_seconds,
@@ -151,7 +152,9 @@ def _events(account: Account) -> Iterator[Advice]:
                 yield advice
     if slow:
         gpu, condition = slow[0]
-        names = ", ".join(gpu_name(each, with_node=has_several_nodes(account)) for each, _ in slow)
+        names = ", ".join(
+            gpu_name(each, with_node=has_several_nodes(account), domain=domain_of(account)) for each, _ in slow
+        )
         nodes = {each["node"] for each, _ in slow}
         if len(slow) > 1 and len(slow) == sum(each["node"] in nodes for each in account["gpus"]):
             names = f"all {len(slow)} of node {', '.join(sorted(nodes))}"
@@ -200,7 +203,10 @@ def _is_unused(gpu: Account) -> bool:
 def _imbalance(account: Account) -> Iterator[Advice]:
     if account.get("parts"):  # they do not work in step
         return
-    means = {gpu_name(gpu, with_node=True): mean([gpu], "real_utilization") for gpu in _used_alone(account)}
+    means = {
+        gpu_name(gpu, with_node=True, domain=domain_of(account)): mean([gpu], "real_utilization")
+        for gpu in _used_alone(account)
+    }
     ratios = {name: ratio for name, ratio in means.items() if ratio is not None}
     if len(ratios) < 2:
         return
@@ -292,7 +298,7 @@ def _is_for_media(gpu: Account) -> bool:
 
 
 def _name(account: Account, gpu: Account) -> str:
-    return f"GPU {gpu_name(gpu, with_node=has_several_nodes(account))}"
+    return f"GPU {gpu_name(gpu, with_node=has_several_nodes(account), domain=domain_of(account))}"
 
 
 def _moment(time: str) -> str:

@@ -31,7 +31,7 @@ def compared_jobs(first: Account, second: Account) -> dict[str, Any]:
         if difference is None:
             missing = f"the {'first' if means[0] is None else 'second'} job has no value"
         elif first["gpu_count"] != second["gpu_count"]:
-            missing = "the jobs have different numbers of GPUs"
+            missing = f"{_gpus(first)} against {second['gpu_count']}"
         elif max(spreads) > abs(difference):
             missing = "the spread is larger than the difference"
         quantities[name] = {
@@ -68,11 +68,18 @@ def comparison_rows(quantities: Mapping[str, Mapping[str, Any]]) -> list[list[st
     for name, title, size, unit in JOB_QUANTITIES:
         if (each := quantities.get(name)) is not None:
             forms = {"first": ".0f", "first_spread": ".0f", "second": ".0f", "second_spread": ".0f"}
+            units = dict.fromkeys(forms, unit) | {"difference": "pp" if unit == "%" else unit}  # percentage points
             cells = [
-                "-" if each[key] is None else f"{each[key] / size:{form}} {unit}"
+                "-" if each[key] is None else f"{each[key] / size:{form}} {units[key]}"
                 for key, form in (forms | {"difference": "+.1f"}).items()
             ]
-            verdict = "cannot be judged" if each["differs"] is None else "<- differs" if each["differs"] else ""
+            verdict = (
+                f"cannot be judged: {each['missing']}"
+                if each["differs"] is None
+                else "<- differs"
+                if each["differs"]
+                else ""
+            )
             rows.append([title, *cells, verdict])
     return rows
 
@@ -81,3 +88,7 @@ def _facts(account: Account) -> dict[str, Any]:
     names = ("owner", "state", "begin", "end", "elapsed_seconds", "gpu_count", "coverage", "statistics")
     facts = {name: account.get(name) for name in names}
     return facts | {"gpu_seconds": account["total"]["gpu_seconds"], "joules": joules(account["total"])}
+
+
+def _gpus(account: Account) -> str:
+    return f"{account['gpu_count']} GPU{'s' if account['gpu_count'] != 1 else ''}"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pulsed.config.settings import Problem, Settings, setting
 from pulsed.config.values import Factor, Text
 from pulsed.model.job_names import ARRAY, COMPONENT
+from pulsed.model.node_names import shared_domain
 from pulsed.model.vocabulary import UNKNOWN
 from pulsed.owners.report.sums import added, mean_of, ratio_of
 
@@ -120,11 +121,21 @@ def gpu_count(owner: Mapping[str, Any], gpus: Iterable[Account]) -> int:
     return len(by_key) - len(claimed) + (max(1, round(sum(claimed))) if claimed else 0)
 
 
-def gpu_name(gpu: Account, *, with_node: bool) -> str:
-    """Return the name of a GPU or MIG instance: `3`, `3:7`, `gpu01/3`; of a part of an array `3 (500_1)`."""
+def gpu_name(gpu: Account, *, with_node: bool, domain: str = "") -> str:
+    """Return the name of a GPU or MIG instance: `3`, `3:7`, `gpu01/3`; of a part of an array `3 (500_1)`.
+
+    Args:
+        with_node: whether it has the node.
+        domain: that all nodes share, which is left out.
+    """
     name = (gpu["gpu"] or gpu["uuid"] or "?") + (f":{gpu['mig_id']}" if gpu["mig_id"] else "")
     name += f" ({part})" if (part := gpu.get("part")) else ""
-    return f"{gpu['node']}/{name}" if with_node else name
+    return f"{gpu['node'].removesuffix(domain)}/{name}" if with_node else name
+
+
+def domain_of(account: Account) -> str:
+    """Return the domain that all nodes of an owner share."""
+    return shared_domain(gpu["node"] for gpu in account["gpus"])
 
 
 def job_key(owner: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -8,13 +8,14 @@ from math import floor
 from typing import Any, NamedTuple
 
 from pulsed.json_text import duration_text
-from pulsed.owners.report.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
+from pulsed.owners.report.job_advice import FINDING_TEXTS, MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
 from pulsed.owners.report.job_numbers import (
     JOULES_PER_KWH,
     MAX_UNKNOWN_RATIO,
     MISSING,
     Account,
     by_state,
+    domain_of,
     gpu_key,
     gpu_name,
     has_several_nodes,
@@ -36,7 +37,7 @@ from pulsed.owners.report.job_statistics import (
     sparkline,
 )
 from pulsed.owners.report.text_table import aligned, demo_lines
-from pulsed.owners.report.verdict import verdict_of
+from pulsed.owners.report.verdict import outlier_text, verdict_of
 from pulsed.printable import clean
 
 GIBIBYTE = 2**30
@@ -268,7 +269,9 @@ def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Sequence[Sequence
     """Return the table of GPUs, whose columns add up, and its total."""
     gpus, total = account["gpus"], account["total"]
     several = has_several_nodes(account)
-    groups: list[tuple[str, Sequence[Account]]] = [(gpu_name(gpu, with_node=several), [gpu]) for gpu in gpus]
+    groups: list[tuple[str, Sequence[Account]]] = [
+        (gpu_name(gpu, with_node=several, domain=domain_of(account)), [gpu]) for gpu in gpus
+    ]
     if len(gpus) > MAX_GPU_ROWS:
         rest = gpus[MAX_GPU_ROWS - 1 :]
         groups[MAX_GPU_ROWS - 1 :] = [(f"{len(rest)} more", rest)]
@@ -323,7 +326,7 @@ def _no_advice(account: Account) -> str:
     few = all(gpu["samples"] < MIN_SAMPLES for gpu in account["gpus"])
     if few or account["elapsed_seconds"] < MIN_SECONDS:
         return f"no advice before {duration_text(MIN_SECONDS)} and {MIN_SAMPLES} samples"
-    return "nothing stands out"
+    return FINDING_TEXTS["straggler"] if outlier_text(account) else "nothing stands out"
 
 
 def _unknown(account: Account) -> Iterator[str]:

@@ -9,6 +9,7 @@ from pulsed.json_text import moment_of
 from pulsed.owners.report.job_advice import IDLE_GPU_RATIO, MIN_SECONDS
 from pulsed.owners.report.job_numbers import (
     Account,
+    domain_of,
     gpu_name,
     has_several_nodes,
     idle_seconds,
@@ -49,7 +50,7 @@ def verdict_of(account: Account) -> str:
     if unused:
         were = "was" if len(unused) == 1 else "were"
         return f"{len(unused)} of {len(gpus)} GPUs {were} not used ({_names(account, unused)}): {work}."
-    if (text := _outlier(account)) is not None:
+    if (text := outlier_text(account)) is not None:
         return text
     if account["advice"]:
         first = account["advice"][0]
@@ -57,7 +58,7 @@ def verdict_of(account: Account) -> str:
     return f"Works well: {work}." if ratio >= WORKS_WELL_RATIO else f"Nothing stands out: {work}."
 
 
-def _outlier(account: Account) -> str | None:
+def outlier_text(account: Account) -> str | None:
     """Return the sentence about the GPU that did the least work, if it did much less than its peers."""
     works = [(each, gpu) for gpu in account["gpus"] if (each := mean([gpu], "real_utilization")) is not None]
     if len(works) <= PEERS or account.get("parts"):
@@ -81,7 +82,7 @@ def _idle_ratio(gpu: Account) -> float:
 
 def _names(account: Account, gpus: Sequence[Account]) -> str:
     several = has_several_nodes(account)
-    names = [gpu_name(gpu, with_node=several) for gpu in gpus]
+    names = [gpu_name(gpu, with_node=several, domain=domain_of(account)) for gpu in gpus]
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 

@@ -25,6 +25,7 @@ from pulsed.owners.report.job_statistics import (
     timeline_numbers,
 )
 from pulsed.owners.report.sums import ratio_of
+from pulsed.present.api.incident_shapes import IncidentShape
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, at, shape_of
 
 Seconds = Annotated[float, BeforeValidator(observed)]
@@ -322,6 +323,7 @@ class AccountShape(_AccountHead):
     not_judged: list[UnjudgedShape] = Field(  # type: ignore[valid-type] # of a row
         description="findings about a running job for which something is missing"
     )
+    incidents: list[IncidentShape] = Field(description="what went wrong with its GPUs meanwhile, the newest first")
     advice: list[AdviceShape] = Field(description="empty without enough observed time")  # type: ignore[valid-type] # of a row
 
 

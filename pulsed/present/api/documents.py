@@ -20,6 +20,7 @@ from pulsed.model.gpu import Device
 from pulsed.model.health import CheckState, Health, NodeHealth
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.owners.report.incidents import current_incidents
 from pulsed.present.api.account_documents import Counters, OwnerShape
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.gpu_matches import (
@@ -43,6 +44,7 @@ class SourceShape(DocumentModel):
     kind: str
     target: str
     up: bool
+    ended: bool = Field(description="whether it has no more samples: a recording is over; this is no fault")
     error: str | None
     interval_seconds: float
     last_sample_time: str | None
@@ -72,6 +74,7 @@ def _state_of(target: Target, now: float) -> SourceShape:
         kind=target.kind,
         target=target.name,
         up=target.up and target.fresh(now),  # as on the page: one that hangs has not failed yet
+        ended=target.ended,
         error=target.error or None,
         interval_seconds=target.interval,
         last_sample_time=rfc3339(target.tick.time) if target.tick else None,
@@ -84,14 +87,15 @@ def _all_sources(states: Sequence[SourceShape]) -> SourceShape:
     """Return the summary of all sources: up only if all of them are, with the first error."""
     if len(states) == 1:
         return states[0]
-    down = [state for state in states if not state.up]
+    down = [state for state in states if not state.up and not state.ended]
     error = next((state.error for state in down if state.error), None)
     if len(down) > 1:
         error = f"{len(down)} of {len(states)} sources are down" + (f"; the first: {error}" if error else "")
     return SourceShape(
         kind=",".join(dict.fromkeys(state.kind for state in states)),
         target=f"{len(states)} targets",
-        up=bool(states) and not down,
+        up=any(state.up for state in states) and not down,
+        ended=bool(states) and all(state.ended for state in states),
         error=error,
         interval_seconds=max((state.interval_seconds for state in states), default=0.0),
         last_sample_time=max((state.last_sample_time for state in states if state.last_sample_time), default=None),
@@ -145,8 +149,16 @@ class LastXid(DocumentModel):
     time: TimeOrNull = Field(description="null if it is older than pulsed's first sample")
 
 
+class RaisedTogether(DocumentModel):
+    """Raised checks that began within a minute: the one that is the cause, and those that followed from it."""
+
+    cause: str
+    consequences: list[str]
+
+
 class _HealthDetails(DocumentModel):
     checks: list[HealthCheck]
+    incidents: list[RaisedTogether] = Field(description="the raised checks by incident, the worst first")
     last_xid: LastXid | None
     seconds: Evidence = Field(description="time in each state since the first sample; time without samples is unknown")
 
@@ -244,6 +256,10 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
     sections = {name: section.values(derived) for name, section in SECTIONS.items()}
     sections["health"] |= {
         "checks": [check for check in health.checks if check.applies],
+        "incidents": [
+            {"cause": each.cause.id, "consequences": [check.id for check in each.consequences]}
+            for each in current_incidents(health.checks)
+        ],
         "last_xid": health.xid_last,
         "seconds": result.health.seconds,
     }

@@ -22,6 +22,7 @@ from pulsed.json_text import rfc3339
 from pulsed.model.gpu import names_of
 from pulsed.model.tick import Tick
 from pulsed.present.api.event_documents import CHANGES, KINDS, TICK, Change, change_document, encoded, tick_row
+from pulsed.present.api.incident_documents import IncidentLog
 from pulsed.present.api.kept_events import MAX_QUEUED, Event, RecentChanges, Subscriber
 from pulsed.present.api.schema import Document
 from pulsed.present.settings import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
@@ -75,6 +76,7 @@ class EventBroadcaster:
         self._subscribers: dict[Subscriber, None] = {}
         self._number = 0
         self.recent = RecentChanges()
+        self.incidents = IncidentLog()
         self._closed = False
 
     @property
@@ -104,6 +106,7 @@ class EventBroadcaster:
 
         self._hand_out(change.kind, written)
         self.recent.add(self._number, change, self._here())
+        self.incidents.add(change)
 
     @contextmanager
     def subscribed(

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from pulsed.json_text import rfc3339
 from pulsed.model.gpu import PLATFORM, Device, Entity, names_of
+from pulsed.model.node_names import shared_domain
 from pulsed.model.result import Result
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.tick import Tick
@@ -45,6 +46,7 @@ class RosterShape(DocumentModel):
 class GpuColumnsShape(SourcesShape):
     """The state of all GPUs as columns, in the order of the roster."""
 
+    domain: str = Field(description="that the names of all nodes end with, which views leave out; empty for none")
     roster: str = Field(description="identifies the list of GPUs; another one if GPUs come or go")
     gpus: RosterShape
     owners: list[list[str] | None] = Field(description="`kind:id` of each owner; null if they are not known")
@@ -103,6 +105,7 @@ def summary_document(sources: SourcesShape, gpus: Sequence[Match], fields: Seque
     roster, results = _roster(gpus), [current_result(gpu, now) for gpu in gpus]
     return {
         **sources.model_dump(),
+        "domain": shared_domain(roster["node"]),
         "roster": _roster_id(roster),
         "gpus": roster,
         "owners": [_owners(gpu) for gpu in gpus],

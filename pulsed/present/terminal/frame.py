@@ -128,6 +128,9 @@ def _freshness(model: Model, view: ViewState) -> tuple[str, str]:
     error = next((daemon.error for daemon in model.daemons if daemon.error), "")
     if error and all(map(model.is_lost, model.daemons)):
         return error, "crit"
+    sources = [source for daemon in model.daemons for source in daemon.sources]
+    if sources and all(source.get("ended") for source in sources):
+        return "the recording is over", "dim"
     ages = [gpu.age for gpu in model.gpus if not gpu.stale]
     if not ages:
         return "no data yet" if not model.gpus else "STALE", "stale"

@@ -172,7 +172,7 @@ Views
   1 Fleet, 2 GPU, 3 Plot, 4 Events, 5 Work, 6 Sources, 7 or ? this help; Esc and :q go back, then quit; ^C quits
   Enter opens the selected GPU, or owner's report; j k and arrows select; PgUp PgDn scroll; click selects and opens
 Keys
-  / filter   s sort ({", ".join(SORTS)})   r reverse   v cards or rows   space pause   + - window of history   q quit
+  / filter   s sort ({", ".join(SORTS)})   r reverse   v cards or rows   p space pause   + - window of history   q quit
 Commands
   :gpu GPU or :focus GPU (index, UUID, node:index)  :plot  :events  :work or :job  :sources  :fleet
   :sort NAME  :filter TEXT  :q  :exit
@@ -232,7 +232,7 @@ def _daemon(daemon: Answers, model: Model, width: int) -> Iterator[Text]:
 
 
 def _source(source: Document, now: float, width: int) -> Iterator[Text]:
-    mark = ("up  ", "ok") if source["up"] else ("DOWN", "crit")
+    mark = ("up  ", "ok") if source["up"] else ("ended", "dim") if source.get("ended") else ("DOWN", "crit")
     sample = source["last_sample_time"]
     age = "no sample yet" if sample is None else f"sample {duration(max(now - seconds_of(sample), 0.0))} old"
     demo = (" DEMO" if source["demo"] else "", "warn")

@@ -1,9 +1,9 @@
-"""The source `demo`: one simulated node whose eight GPUs do recognisable things. Here are its settings."""
+"""The source `demo`: simulated GPUs that do recognisable things. Here are its settings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pulsed.config.settings import setting
 from pulsed.config.values import WholeNumber
@@ -14,8 +14,13 @@ from pulsed.reader.source import SourceSection
 class DemoSettings(SourceSection):
     """For the kind `demo`."""
 
-    does: ClassVar[str] = "simulates eight GPUs"
+    does: ClassVar[str] = "simulates GPUs"
     is_synthetic: ClassVar[bool] = True
 
+    scene: Literal["node", "cluster"] = setting(
+        "node",
+        "What is simulated: `node`, eight GPUs, or `cluster`, eight nodes with eight GPUs each, of which one stops "
+        "answering.",
+    )
     seed: WholeNumber = setting(0, "Seed of the simulation.")
     interval: float = field(default=1.0, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the demo's eight GPUs are doing: signals of time per workload, how much each puts on the GPU, and faults.
+"""What the demo's GPUs are doing: signals of time per workload, how much each puts on the GPU, and faults.
 
 `scenes.tsv` has the weights: a metric is the sum of the workload's signals, each times its weight. Every story repeats
 after its period and is made of arithmetic only, so that any instant can be computed without what came before. This
@@ -15,6 +15,8 @@ from itertools import pairwise
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
+
+from pulsed.model.raw_tick import Labels
 
 Activity = dict[str, float]
 """The load on a GPU, by DCGM's name without `DCGM_FI_`: ratios, percent, bytes per second and MiB, as on the page.
@@ -143,7 +145,7 @@ class DemoOwner:
     job: str = ""
     turn: float = inf
 
-    def labels(self, t: float, seed: str) -> tuple[tuple[str, str], ...]:
+    def labels(self, t: float, seed: str) -> Labels:
         """Return the labels of the one that has the GPU at `t` seconds; empty between two of them."""
         if not has_owner(t, self.turn):
             return ()
@@ -209,6 +211,11 @@ def forgotten(t: float, wobble: Wobble) -> Signals:
     return {}
 
 
+def unused(t: float, wobble: Wobble) -> Signals:
+    """Do nothing, and keep no memory."""
+    return {}
+
+
 def burn_in(t: float, wobble: Wobble) -> Signals:
     """Compute at full tilt until it gets too hot, then rest until it has cooled."""
     return {"busy": (1.0 - 0.9 * pulse(t % SIX_MINUTES, 254.0, 338.0, ramp=6.0)) * (1.0 + 0.03 * wobble.fast)}
@@ -232,6 +239,15 @@ for _row in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").split
 _NOTHING: Activity = {metric: 0.0 for weights in _WEIGHTS.values() for _, metric, _ in weights}
 
 
+class MigSlice(NamedTuple):
+    """A MIG instance: its number on the board, its profile, its share of the memory, and its workload."""
+
+    id: str
+    profile: str
+    memory: float
+    workload: Callable[[float, Wobble], Signals]
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """One GPU's part in the demo.
@@ -241,6 +257,9 @@ class Scene:
         period: seconds after which everything but lifetime counters repeats; a multiple of 20.
         reset_each_period: whether the GPU is reset at the end of each period: its counters start from 0.
         profiled: begin and end, in seconds of each period, of a profiler's use of the GPU's profiling counters.
+        pace: speed of the workload; 1 is the usual one.
+        lost_at: seconds after the start at which the GPU falls off the bus.
+        slices: the MIG instances of the GPU, which have its work.
     """
 
     workload: Callable[[float, Wobble], Signals]
@@ -251,6 +270,20 @@ class Scene:
     reset_each_period: bool = False
     seconds_per_replay: float = inf
     profiled: tuple[float, float] | None = None
+    pace: float = 1.0
+    lost_at: float = inf
+    slices: tuple[MigSlice, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """The rows that each metric of the GPU has: one per owner or MIG instance, as on a dcgm-exporter's page."""
+        return max(1, len(self.owners), len(self.slices))
+
+    def row_labels(self, t: float, seed: str) -> list[Labels]:
+        """Return the labels of instance and owner at `t` seconds, row by row."""
+        if self.slices:
+            return [(("GPU_I_PROFILE", part.profile), ("GPU_I_ID", part.id)) for part in self.slices]
+        return [owner.labels(t, seed) for owner in self.owners] or [()]
 
     def activity(self, t: float, wobble: Wobble) -> Activity:
         """Return the load at `t` seconds; none between two owners."""
@@ -258,7 +291,7 @@ class Scene:
         if not self.owners or has_owner(t, self.owners[0].turn):
             signals = {"always": 1.0, **self.workload(t, wobble)}
             for signal, metric, weight in _WEIGHTS[self.workload.__name__]:
-                activity[metric] += weight * signals[signal]
+                activity[metric] += weight * signals[signal] * (1.0 if signal == "always" else self.pace)
         return activity
 
     def is_profiled(self, t: float) -> bool:
@@ -284,8 +317,3 @@ SCENES: tuple[Scene, ...] = (
     Scene(fine_tuning, _JOB, faults=failing_memory, reset_each_period=True),
 )
 """By GPU index. The GPUs of the job on three do different work: the one with failing memory does least."""
-
-ROWS: tuple[tuple[int, int], ...] = tuple(
-    (index, at) for index, scene in enumerate(SCENES) for at in range(max(1, len(scene.owners)))
-)
-"""GPU and number of its owner of each row that a metric has: one per owner, as on the page of a dcgm-exporter."""

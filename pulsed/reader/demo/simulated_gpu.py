@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from pulsed.model.gpu import DEMO_MARK
 from pulsed.model.raw_tick import Labels, Layout, Series
-from pulsed.reader.demo.scenes import HEALTHY, ROWS, SCENES, Activity, Noise, Scene, Wobble
+from pulsed.reader.demo.scenes import HEALTHY, Activity, MigSlice, Noise, Scene, Wobble
 
 _PREFIX = "DCGM_FI_"
 
@@ -60,15 +60,20 @@ _pick = itemgetter(*(metric.name for metric in _METRICS))
 _PCI_BUSES = ("1B", "29", "45", "4E", "9B", "A4", "BA", "C3")
 
 
-def owner_labels(t: float = 0.0, seed: int = 0) -> tuple[Labels, ...]:
-    """Return the labels of pods and jobs at `t` seconds, by row."""
-    owners = [(index, SCENES[index].owners[at : at + 1]) for index, at in ROWS]
-    return tuple(each[0].labels(t, f"{seed}/{index}") if each else () for index, each in owners)
+LOST: dict[str, float] = {**{each.name: BLANK for each in _METRICS}, "DEV_XID_ERRORS": 79.0}
+"""The values of a GPU that has fallen off the bus."""
+
+_OF_BOARD = ("PROF_PCIE_TX_BYTES", "PROF_PCIE_RX_BYTES", "PROF_NVLINK_TX_BYTES", "PROF_NVLINK_RX_BYTES")
+"""Profiling metrics that a MIG instance does not have."""
 
 
-def demo_layout(node: str, owners: Sequence[Labels]) -> Layout:
+def uuid_of(number: int) -> str:
+    """Return the UUID of the demo's GPU of this number, counted over all nodes."""
+    return f"GPU-de300000-0000-4000-8000-{number:012d}"
+
+
+def demo_layout(labels: Sequence[Labels]) -> Layout:
     """Name every series of the demo: family by family, row by row."""
-    labels = [(*_gpu_labels(index, node), *own) for (index, _), own in zip(ROWS, owners, strict=True)]
     return Layout(
         dialect="exporter",
         series=tuple(Series(_PREFIX + metric.name, own) for metric in _METRICS for own in labels),
@@ -77,11 +82,17 @@ def demo_layout(node: str, owners: Sequence[Labels]) -> Layout:
     )
 
 
-def _gpu_labels(index: int, node: str) -> Labels:
-    """Labels of a GPU as dcgm-exporter 4.x orders them, which those of its owner follow."""
+def gpu_labels(index: int, node: str, first: int) -> Labels:
+    """Return the labels of a GPU as dcgm-exporter 4.x orders them, which those of its instance and owner follow.
+
+    Args:
+        index: of the GPU on its node.
+        node: host name.
+        first: number of the first GPU of the node.
+    """
     return (
         ("gpu", str(index)),
-        ("UUID", f"GPU-de300000-0000-4000-8000-{index:012d}"),
+        ("UUID", uuid_of(first + index)),
         ("pci_bus_id", f"00000000:{_PCI_BUSES[index]}:00.0"),
         ("device", f"nvidia{index}"),
         ("modelName", f"NVIDIA H100 80GB HBM3 {DEMO_MARK}"),
@@ -90,10 +101,9 @@ def _gpu_labels(index: int, node: str) -> Labels:
     )
 
 
-def demo_values(readings: Sequence[Mapping[str, float]]) -> list[float]:
-    """Put the readings of the GPUs, by name without `DCGM_FI_`, into the layout's order."""
-    columns = [_pick(reading) for reading in readings]
-    return [float(value) for value in chain.from_iterable(zip(*(columns[index] for index, _ in ROWS), strict=True))]
+def demo_values(rows: Sequence[Mapping[str, float]]) -> list[float]:
+    """Put the readings of all rows, by name without `DCGM_FI_`, into the layout's order."""
+    return [float(value) for value in chain.from_iterable(zip(*map(_pick, rows), strict=True))]
 
 
 # NVIDIA H100 80GB HBM3: limits as nvidia-smi shows them; temperatures in the T.Limit form -8/-2/0 of 87 °C.
@@ -157,6 +167,10 @@ class SimulatedGpu:
 
     def __init__(self, scene: Scene, name: str) -> None:
         self._scene = scene
+        self._instances = [
+            (part, SimulatedGpu(Scene(part.workload, period=scene.period), f"{name}:{part.id}"))
+            for part in scene.slices
+        ]
         self._slow = Noise.drawn(f"{name}/slow", scene.period, 20.0)
         self._middle = Noise.drawn(f"{name}/middle", scene.period, 5.0)
         self._fast = Noise.drawn(f"{name}/fast", scene.period, 1.0)
@@ -172,6 +186,8 @@ class SimulatedGpu:
     def read(self, t: float) -> dict[str, float]:
         """Return every sensor and counter at `t` seconds after the demo's start, by DCGM's name without `DCGM_FI_`."""
         scene = self._scene
+        if t >= scene.lost_at:
+            return LOST
         activity, watts, clock, reasons = self._load(t)
         since_reset = t % scene.period if scene.reset_each_period else t
         celsius = floor(self._celsius(t))
@@ -208,6 +224,13 @@ class SimulatedGpu:
             **(PROFILED if scene.is_profiled(t) else {}),
         }
 
+    def read_rows(self, t: float) -> list[dict[str, float]]:
+        """Return the values of each row of the GPU's page at `t` seconds after the demo's start."""
+        reading = self.read(t)
+        if self._instances:
+            return [_instance_row(reading, part, gpu.read(t)) for part, gpu in self._instances]
+        return [reading] * self._scene.rows
+
     def _load(self, t: float) -> _Load:
         """Settle the scene's activity, and what power and clocks make of it."""
         wobble = Wobble(self._slow.at(t), self._middle.at(t), self._fast.at(t))
@@ -229,6 +252,24 @@ class SimulatedGpu:
             return self._scene.heat(t)
         joules = self._joules.at(t) - self._joules.at(t - WARM_UP_SECONDS)
         return 27.0 + 0.052 * joules / WARM_UP_SECONDS
+
+
+def _instance_row(board: Mapping[str, float], part: MigSlice, alone: Mapping[str, float]) -> dict[str, float]:
+    """Return the row of a MIG instance: its profiling metrics and memory, and the rest of its board.
+
+    Args:
+        board: the values of the board.
+        part: the instance.
+        alone: the values of a GPU with the instance's work.
+    """
+    memory = {name: round(part.memory * alone[f"DEV_FB_{name}"]) for name in ("USED", "FREE", "RESERVED")}
+    return {
+        **board,
+        **{name: value for name, value in alone.items() if name.startswith("PROF_")},
+        **dict.fromkeys(_OF_BOARD, BLANK),
+        **{f"DEV_FB_{name}": float(value) for name, value in memory.items()},
+        "DEV_FB_TOTAL": float(sum(memory.values())),
+    }
 
 
 def settled(requested: Activity) -> Activity:

@@ -19,7 +19,7 @@ def run(*real: float, over_time: float = 0.0, watts: float = 500.0) -> dict[str,
 
 
 SPREAD = "the spread is larger than the difference"
-NUMBERS = "the jobs have different numbers of GPUs"
+NUMBERS = "1 GPU against 2"
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_the_table_names_what_differs_and_what_is_not_judged() -> None:
         "Second  Job 4711 (ann, lab)  train   2 x H100, 1 node, 4 h, ended   seen 100.0 %",
         "",
         "             first  spread  second  spread  difference",
-        "  real work   40 %     0 %    60 %     5 %     +20.0 %  <- differs",
-        "  SM          50 %     0 %       -       -           -  cannot be judged",
+        "  real work   40 %     0 %    60 %     5 %    +20.0 pp  <- differs",
+        "  SM          50 %     0 %       -       -           -  cannot be judged: the second job has no value",
         "  power      500 W     0 W   600 W     0 W    +100.0 W  <- differs",
         "",
         "Differs by more than the spread: real work, power",

@@ -218,6 +218,7 @@ def test_the_whole_document_with_one_source() -> None:
         "kind": "demo",
         "target": "demo",
         "up": True,
+        "ended": False,
         "error": None,
         "interval_seconds": 1.0,
         "last_sample_time": "2026-01-01T00:00:00.100Z",

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import ConfigError
-from pulsed.reader.demo.scenes import ROWS, SCENES, Activity, Noise, Wobble, failing_cooling, failing_memory
-from pulsed.reader.demo.simulated_gpu import BLANK, RunningIntegral, demo_layout, owner_labels, settled
+from pulsed.reader.demo.scenes import SCENES, Activity, Noise, Wobble, failing_cooling, failing_memory
+from pulsed.reader.demo.simulated_gpu import BLANK, RunningIntegral, demo_layout, settled
 from pulsed.reader.demo.source import DemoSource, Node
 from pulsed.reader.source import Source
 from tests.support.sources import FakeClock, cancel_read, turns_during
 
-LAYOUT = demo_layout("demo", owner_labels())
+LAYOUT = demo_layout(Node().labels())
 POSITIONS = {
     (series.name.removeprefix("DCGM_FI_"), int(dict(series.labels)["gpu"])): position
     for position, series in enumerate(LAYOUT.series)
@@ -126,7 +126,7 @@ def test_every_series_says_that_it_is_a_demo() -> None:
 
 def test_every_gpu_has_every_field_once() -> None:
     assert len(POSITIONS) == len(GPUS) * len(LAYOUT.help)
-    assert len(LAYOUT.series) == len(ROWS) * len(LAYOUT.help)
+    assert len(LAYOUT.series) == sum(scene.rows for scene in SCENES) * len(LAYOUT.help)
     assert set(LAYOUT.help) == set(LAYOUT.types) == {series.name for series in LAYOUT.series}
     assert len(Node(0).sample(0.0)) == len(LAYOUT.series)
     buses = {dict(series.labels)["pci_bus_id"] for series in LAYOUT.series}
@@ -135,8 +135,9 @@ def test_every_gpu_has_every_field_once() -> None:
 
 def owners(t: float, seed: int = 0) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {gpu: [] for gpu in GPUS}
-    for (gpu, _), labels in zip(ROWS, owner_labels(t, seed), strict=True):
-        found[gpu] += [dict(labels).get("hpc_job") or dict(labels)["pod"]] if labels else []
+    for labels in map(dict, Node(seed).labels(t)):
+        if owner := labels.get("hpc_job") or labels.get("pod"):
+            found[int(labels["gpu"])].append(owner)
     return found
 
 

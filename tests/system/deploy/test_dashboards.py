@@ -18,15 +18,20 @@ import yaml
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.exposition.catalog import NAMES, form_of
 from pulsed.present.promql.rule_set import RuleSelection, document
+from pulsed.reader.demo.scenes import SCENES
 from tests.present.promql.promtool import check, selector
 from tests.support.daemon import serving
-from tests.support.dashboards import Json, Viewer, boards, demo_with_users, filled, legend, panels
+from tests.support.dashboards import Json, Viewer, boards, demo_with_users, filled, legend, panels, unfolded
+from tests.support.inference_servers import CACHE, QUEUE, SERVERS, TOKENS_PER_SECOND, inference_servers, scrape_config
 from tests.support.prometheus import prometheus
 from tools.draw_dashboards import SCRAPE, draw
 from tools.generate_dashboards import DASHBOARDS, FOLDER, files
 from tools.references import RUNBOOK
 
 NODES = ("gpu01", "gpu02", "gpu03")
+SERVING_PODS = (*(owner.pod for owner in SCENES[1].owners), *(owner.pod for owner in SCENES[5].owners), "elsewhere")
+"""Pods of the demo in which the inference servers run; the last one has no GPU of it."""
+
 PLAYED_SECONDS = 45
 """For which the demos are watched: new counters stay at 0 for 30 s."""
 
@@ -38,7 +43,7 @@ SILENT = {
 """Queries that are rightly empty in the demo, by title and legend; the panel has others that are not."""
 
 GRAFANA_10_PANELS = {"timeseries", "stat", "table", "state-timeline", "heatmap", "bargauge", "row"}
-UNITS = {"short", "percentunit", "bytes", "Bps", "watt", "kwatth", "celsius", "hertz", "s", "suffix: h"}
+UNITS = {"short", "joule", "percentunit", "bytes", "Bps", "watt", "kwatth", "celsius", "hertz", "s", "suffix: h"}
 UNIT_OF = {
     "_ratio": {"percentunit"},
     "_watts": {"watt", "percentunit"},
@@ -63,10 +68,10 @@ def test_the_files_are_what_the_generator_writes() -> None:
 
 @each
 def test_no_panel_covers_another(name: str, board: Json) -> None:
-    ids = [panel["id"] for panel in board["panels"]]
+    ids = [panel["id"] for panel in unfolded(board)]
     assert len(ids) == len(set(ids))
     taken: set[tuple[int, int]] = set()
-    for panel in board["panels"]:
+    for panel in unfolded(board):
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
         cells = set(
@@ -74,6 +79,18 @@ def test_no_panel_covers_another(name: str, board: Json) -> None:
         )
         assert not cells & taken, panel["title"]
         taken |= cells
+
+
+@each
+def test_three_rows_are_open_and_stats_lead_to_their_panels(name: str, board: Json) -> None:
+    rows = [panel for panel in board["panels"] if panel["type"] == "row"]
+    assert [row["collapsed"] for row in rows] == [at >= 3 for at in range(len(rows))]
+    assert all(bool(row["panels"]) == row["collapsed"] for row in rows)
+    titles = {panel["id"]: panel["title"] for panel in panels(board)}
+    for panel in panels(board):
+        if panel["type"] == "stat":
+            (link,) = panel["fieldConfig"]["defaults"]["links"]
+            assert titles[int(link["url"].rpartition("=")[2])] == link["title"]
 
 
 @each
@@ -105,7 +122,7 @@ def test_the_file_loads_anywhere(name: str, board: Json) -> None:
     assert board["timezone"] == "browser"
     assert set(re.findall(r'"uid": "([^"]*)"', json.dumps(board))) == {"${datasource}", board["uid"]}
     known = {variable["name"] for variable in board["templating"]["list"]}
-    grafana = {"__rate_interval", "__range", "__url_time_range", "__data", "__field", "__all"}
+    grafana = {"__rate_interval", "__range", "__url_time_range", "__data", "__field", "__all", "__all_variables"}
     assert set(re.findall(r"\$\{?(\w+)", json.dumps(board))) <= known | grafana
 
 
@@ -201,8 +218,9 @@ def watching(folder: Path, *options: str) -> Iterator[tuple[Viewer, str]]:
         ]
         daemons.append(stack.enter_context(demo_with_users(folder, NODES[-1], *options)))
         config = SCRAPE.format(interval="1s", addresses=", ".join(f'"{daemon.address}"' for daemon in daemons))
+        config += scrape_config(stack.enter_context(inference_servers()), dict(zip(SERVERS, SERVING_PODS, strict=True)))
         server = stack.enter_context(prometheus(folder, config))
-        server.wait_for(f"sum(up) == {len(NODES)}")
+        server.wait_for(f'sum(up{{job="pulsed"}}) == {len(NODES)}')
         time.sleep(PLAYED_SECONDS)
         yield Viewer(server, PLAYED_SECONDS), daemons[0].get("/metrics").text
 
@@ -292,8 +310,7 @@ def test_owners_are_chosen_by_user_job_and_pod(watched: tuple[Viewer, str]) -> N
 def test_one_job_in_depth(watched: tuple[Viewer, str]) -> None:
     viewer, board = watched[0], boards()["owners.json"]
     values = viewer.choose(board, job_id="5001")
-    titles = [panel["title"] for panel in board["panels"]]
-    depth = board["panels"][titles.index("Chosen jobs and pods") + 1 :]
+    (depth,) = (row["panels"] for row in board["panels"] if row["title"] == "Chosen jobs and pods")
     assert len(depth) > 5
     gpus = set()
     for panel in depth:
@@ -307,13 +324,32 @@ def test_one_job_in_depth(watched: tuple[Viewer, str]) -> None:
     assert gpus == {("gpu03", "0"), ("gpu03", "4"), ("gpu03", "7")}
 
 
+def test_the_recipe_of_inference_servers(watched: tuple[Viewer, str]) -> None:
+    """The queries of docs/joins.md, against pages of the form of each server."""
+    text = (FOLDER.parents[1] / "docs" / "joins.md").read_text()
+    (block,) = re.findall(r"## Inference servers\n.*?```promql\n(.*?)```", text, re.DOTALL)
+    queries = [each for each in re.split(r"^# .*\n", block, flags=re.MULTILINE) if each.strip()]
+    found = [watched[0].server.ask(query.replace("[5m]", "[20s]")) for query in queries]
+    tokens, joules, work, cache, queue = (
+        {each["metric"]["pod"]: float(each["value"][1]) for each in answer} for answer in found
+    )
+    with_gpus = set(SERVING_PODS[:-1])
+    assert tokens.keys() == joules.keys() == work.keys() == with_gpus
+    held = watched[0].server.ask("sum by (pod) (pulsed_pod_gpus)")
+    gpus = {each["metric"]["pod"]: float(each["value"][1]) for each in held}
+    assert tokens == {pod: pytest.approx(TOKENS_PER_SECOND / gpus[pod], rel=0.05) for pod in with_gpus}
+    assert all(0.01 < value < 10.0 for value in joules.values())
+    assert cache == dict.fromkeys(set(SERVING_PODS) - {SERVING_PODS[2]}, CACHE)  # TGI has none
+    assert queue == dict.fromkeys(SERVING_PODS, QUEUE)
+
+
 def test_rankings_have_the_same_gpus_in_every_column(watched: tuple[Viewer, str]) -> None:
     viewer, board = watched[0], boards()["fleet.json"]
     values = viewer.choose(board, node=f"{NODES[0]}|{NODES[2]}")
     for panel in panels(board):
         if panel["type"] == "table" and len(panel["targets"]) > 1:
             rows = [
-                {(series["metric"]["node"], series["metric"]["gpu"]) for series in viewer.answer(target, values)}
+                {(series["metric"]["node"], series["metric"].get("gpu")) for series in viewer.answer(target, values)}
                 for target in panel["targets"]
             ]
             assert rows[0]

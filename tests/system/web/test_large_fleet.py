@@ -42,10 +42,10 @@ def test_a_thousand_gpus(browser: Browser, tmp_path: Path) -> None:
         assert box
         assert box["height"] < 1500
         page.mouse.move(box["x"] + 4, box["y"] + 20)  # below the name of the node
-        expect(page.locator(".cell-text")).to_contain_text("n0000 GPU 0, real utilization")
+        expect(page.locator(".cell-text")).to_contain_text("n0000 · 0, real utilization")
         page.locator("#filter").fill("class=idle & node=n0124")
         expect(page.locator("table.gpus tbody tr")).to_have_count(1)
-        expect(page.locator("table.gpus tbody tr")).to_contain_text("n0124 GPU 7")
+        expect(page.locator("table.gpus tbody tr")).to_contain_text("n0124 · 7")
         page.locator("table.gpus tbody a").click()
-        expect(page.get_by_role("heading", level=1)).to_have_text("GPU 7")
+        expect(page.get_by_role("heading", level=1)).to_have_text("n0124 · 7")
         assert opened.violations() == []

@@ -37,9 +37,9 @@ def test_a_name_on_several_nodes_offers_the_choice(browser: Browser, fleet: Daem
     with tab(browser, url(fleet)) as opened:
         page = opened.open("#/gpu/0")
         expect(page.locator(".empty")).to_contain_text("3 GPUs are named 0.")
-        expect(page.locator("ul.choice a")).to_have_text(["big-1 GPU 0", "big-2 GPU 0", "mig-1 GPU 0"])
+        expect(page.locator("ul.choice a")).to_have_text(["big-1 · 0", "big-2 · 0", "mig-1 · 0"])
         assert opened.violations() == []
-        page.get_by_role("link", name="big-2 GPU 0").click()
+        page.get_by_role("link", name="big-2 · 0").click()
         expect(page.locator(".gpu-head")).to_contain_text("big-2")
         page.goto(f"{opened.url}#/gpu/nine")
         expect(page.locator(".empty")).to_contain_text("No GPU is named nine.")
@@ -69,12 +69,12 @@ def test_the_map_has_nodes_side_by_side_and_a_row_for_each_board_with_mig(browse
         page = opened.open("#/?v=map")
         expect(page.locator("canvas.heatmap")).to_have_attribute("aria-label", "Map of 264 GPUs by real utilization")
         node = COLUMNS * CELL + GAP
-        assert spoken(page, 0, 0).startswith("big-1 GPU 0,")
-        assert spoken(page, (COLUMNS - 1) * CELL, 7 * CELL).startswith("big-1 GPU 127,")
-        assert spoken(page, node, 0).startswith("big-2 GPU 0,")
-        assert spoken(page, node + (COLUMNS - 1) * CELL, 7 * CELL).startswith("big-2 GPU 127,")
-        assert spoken(page, 2 * node, CELL).startswith("mig-1 GPU 1,")
-        assert spoken(page, 2 * node + 3 * CELL, CELL).startswith("mig-1 GPU 1:3,")
+        assert spoken(page, 0, 0).startswith("big-1 · 0,")
+        assert spoken(page, (COLUMNS - 1) * CELL, 7 * CELL).startswith("big-1 · 127,")
+        assert spoken(page, node, 0).startswith("big-2 · 0,")
+        assert spoken(page, node + (COLUMNS - 1) * CELL, 7 * CELL).startswith("big-2 · 127,")
+        assert spoken(page, 2 * node, CELL).startswith("mig-1 · 1,")
+        assert spoken(page, 2 * node + 3 * CELL, CELL).startswith("mig-1 · 1:3,")
         box = page.locator("canvas.heatmap").bounding_box()
         assert box
         assert box["height"] == NAME + 8 * CELL + 2

@@ -116,7 +116,7 @@ def test_a_source_that_is_down_makes_its_gpus_stale_and_returns(browser: Browser
         expect(page.locator(".banner")).to_be_hidden()
         file.rename(file.with_suffix(".away"))
         expect(page.locator(".chip[data-health=stale]").first).to_contain_text("stale")
-        expect(page.locator(".banner")).to_contain_text("is down")
+        expect(page.locator(".attention")).to_contain_text("silent")
         expect(page.locator(".tile .big").first).to_have_text("--")
         expect(page.locator(".tile .class-name").first).to_have_text("was: tensor heavy compute")
         expect(page.locator(".totals")).to_contain_text("2: 0 busy, 2 stale")
@@ -140,15 +140,24 @@ def test_what_is_wrong_and_what_to_do(browser: Browser, tmp_path: Path) -> None:
         page.get_by_role("link", name="GPU 1").click()
         checks = page.locator("article.check")
         expect(checks).to_have_count(2)
+        expect(page.locator("article.check:visible")).to_have_count(1)
+        expect(page.locator(".followed summary")).to_contain_text("1 consequence")
         expect(checks.first).to_contain_text("row remap failure1")
+        expect(checks.first.get_by_role("link", name="Runbook")).to_have_attribute(
+            "href", "docs/health#row_remap_failed"
+        )
         expect(checks.first).to_contain_text("What to do")
-        checks.first.get_by_role("button").click()
+        checks.first.get_by_role("button").first.click()
         unknown = page.locator("details", has_text="unknown").last
         unknown.locator("summary").click()
         expect(unknown).to_contain_text("needs ")
         assert opened.violations() == []
         page.goto(f"{opened.url}#/events")
-        expect(page.get_by_role("row", name="row remap failed")).to_contain_text("unknown → crit")
+        incident = page.locator("table.events tbody tr")
+        expect(incident).to_have_count(1)
+        expect(incident).to_contain_text("crit")
+        incident.locator("summary").click()
+        expect(incident.locator("li")).to_have_count(1)
         page.goto(f"{opened.url}#/?q=health>=warn")
         expect(page.locator(".tile")).to_have_count(1)
 
@@ -182,10 +191,10 @@ def test_names_and_labels_inject_nothing(browser: Browser, tmp_path: Path) -> No
         expect(page.locator(".tile")).to_have_count(len(HOSTILE))
         for gpu, name in enumerate(HOSTILE):
             page.goto(f"{opened.url}#/")
-            tile = page.locator(".tile", has_text=f"GPU {gpu}")
+            tile = page.locator(".tile", has_text=f"· {gpu}")
             expect(tile).to_contain_text(name.strip()[:8].strip())
             tile.click()
-            expect(page.get_by_role("heading", level=1)).to_contain_text(f"GPU {gpu}")
+            expect(page.get_by_role("heading", level=1)).to_contain_text(f"· {gpu}")
         for view in ("", "?v=table", "?v=map", "plot", "events?k=owner", "work", "sources"):
             page.goto(f"{opened.url}#/{view}")
             page.wait_for_timeout(300)

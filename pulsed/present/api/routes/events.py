@@ -13,6 +13,8 @@ from pulsed.model.target_store import TargetStore
 from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, TICK, TICK_FIELDS
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.gpu_columns import ColumnReader
+from pulsed.present.api.incident_documents import MAX_TROUBLES
+from pulsed.present.api.incident_shapes import IncidentShape
 from pulsed.present.api.kept_events import MAX_CHANGES
 from pulsed.present.api.routing import (
     REFUSED,
@@ -33,6 +35,12 @@ class RecentChangesShape(NodeAnswer):
     """The last changes, the newest first."""
 
     changes: list[dict[str, Any]] = Field(description="`id` and `event` as in /events, and its data")
+
+
+class IncidentsShape(NodeAnswer):
+    """The incidents of the last changes, the newest first."""
+
+    incidents: list[IncidentShape]
 
 
 class EventStreamResponse(Response):
@@ -111,5 +119,19 @@ def event_router(store: TargetStore, events: EventBroadcaster) -> APIRouter:
         changes = events.recent.find(event_types, gpu, since, limit)
         documents = [Fragment(each.document) for each in changes]
         return json_response({**node_answer(store.node), "changes": documents})
+
+    @router.get(
+        "/events/incidents",
+        response_model=IncidentsShape,
+        responses=REFUSED,
+        summary="What went wrong: one entry for all that a fault of a GPU brought within a minute, the newest first",
+    )
+    async def incidents(
+        gpu: Annotated[str | None, Query(description="only this GPU: an index, UUID or `index:MIG id`")] = None,
+        since: Annotated[float, Query(description="not before this Unix time", allow_inf_nan=False)] = 0.0,
+        limit: Annotated[int, Query(ge=1, le=MAX_TROUBLES)] = 100,
+    ) -> Response:
+        found = events.incidents.find(gpu, since, limit, store.node)
+        return json_response({**node_answer(store.node), "incidents": found})
 
     return router

@@ -27,22 +27,27 @@ from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES
 from pulsed.present.api.documents import GPU, GPUS, GpuHealthShape, all_gpus, gpu_document, health_document, sources_of
 from pulsed.present.api.gpu_columns import SUMMARY_FIELDS, GpuColumnsShape, summary_document
 from pulsed.present.api.gpu_matches import Match, NamedGpu, identity_of, matches
+from pulsed.present.api.incident_documents import MAX_TROUBLES, attention_documents
+from pulsed.present.api.incident_shapes import AttentionShape
 from pulsed.present.api.routing import (
     NOT_ONE_GPU,
     REFUSED,
     ApiParts,
     GpuPath,
+    NodeAnswer,
     NodeQuery,
     chosen,
     chosen_fields,
     find_one,
     json_response,
+    node_answer,
     some_of,
 )
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.api.schema import Document, DocumentModel, Text
 from pulsed.present.counters_file import counters_line
 from pulsed.present.health_report import health_line
+from pulsed.present.runbook import commands_of
 from pulsed.translate.fields import sources
 
 LARGE_GPUS = 64
@@ -85,6 +90,13 @@ def gpu_router(parts: ApiParts) -> APIRouter:
     return router
 
 
+class AttentionAnswer(NodeAnswer):
+    """What needs attention, the worst first."""
+
+    total: int = Field(description="entries without the limit")
+    attention: list[AttentionShape]
+
+
 def health_router(parts: ApiParts) -> APIRouter:
     """Return the route `/health/gpus`."""
     router, store = APIRouter(), parts.store
@@ -102,6 +114,16 @@ def health_router(parts: ApiParts) -> APIRouter:
         check_ids = chosen("checks", checks, _CHECKS, _unknown_check) if checks else []
         rows = health_document(store, time.monotonic(), check_ids)
         return Response(health_line(rows), media_type="text/plain") if format == "line" else json_response(rows)
+
+    @router.get(
+        "/attention",
+        response_model=AttentionAnswer,
+        responses=REFUSED,
+        summary="What is wrong now: one entry per GPU and per source that does not deliver, the worst first",
+    )
+    async def attention(limit: Annotated[int, Query(ge=1, le=MAX_TROUBLES)] = 20) -> Response:
+        rows = attention_documents(store, time.monotonic())
+        return json_response({**node_answer(store.node), "total": len(rows), "attention": rows[:limit]})
 
     return router
 
@@ -155,6 +177,7 @@ class CheckShape(DocumentModel):
     title: str
     rule: str
     inputs: list[str]
+    commands: list[str] = Field(description="that show the fault without pulsed")
 
 
 class CatalogShape(DocumentModel):
@@ -181,6 +204,7 @@ def _catalog(settings: ComputeSettings) -> Document:
                 "title": check.title,
                 "rule": check.rule,
                 "inputs": [each for each in check.inputs if each not in FACTS],
+                "commands": commands_of(name),
             }
             for name, check in BY_ID.items()
         },

@@ -8,6 +8,7 @@ import { LIVE_FIELDS, SUMMARY_FIELDS } from "./fleet_state.js";
 import { StreamSlots } from "./stream_slots.js";
 
 const BACK_OFF_MS = [1000, 30000];
+const OFFLINE_MS = 4000; // most between two attempts while the daemon does not answer
 const POLL_MS = 2000;
 const POLL_LARGE_MS = 15000; // from LARGE GPUs on
 const LARGE = 1000; // GPUs
@@ -61,7 +62,7 @@ export class Connection extends EventTarget {
       this.close();
       this.failures++;
       this.become(error.status === 401 || error.status === 403 ? "signin" : "offline", error.message);
-      this.later(this.backOff());
+      this.later(Math.min(OFFLINE_MS, this.backOff()));
     } finally {
       this.isRestarting = false;
     }

@@ -29,8 +29,10 @@ export class FleetState extends EventTarget {
   constructor() {
     super();
     this.size = 0;
+    this.nodeCount = this.modelCount = 0;
     this.roster = "";
     this.node = "";
+    this.domain = ""; // that the names of all nodes end with
     this.sources = [];
     this.demo = false;
     this.gpus = { node: [], gpu: [], uuid: [], mig_id: [], mig_profile: [], model: [], place: [] };
@@ -60,6 +62,7 @@ export class FleetState extends EventTarget {
   load(summary) {
     const isNew = summary.roster !== this.roster;
     this.node = summary.node;
+    this.domain = summary.domain;
     this.sources = summary.sources;
     this.demo = summary.source.demo;
     this.owners = summary.owners;
@@ -67,6 +70,8 @@ export class FleetState extends EventTarget {
       this.roster = summary.roster;
       this.gpus = summary.gpus;
       this.size = summary.gpus.gpu.length;
+      this.nodeCount = new Set(summary.gpus.node).size;
+      this.modelCount = new Set(summary.gpus.model).size;
       this.keys = summary.gpus.gpu.map((_, i) => keyOf(summary.gpus, i));
       this.positions = new Map(this.keys.map((key, i) => [key, i]));
       this.all = Array.from({ length: this.size }, (_, i) => i);
@@ -148,7 +153,7 @@ export class FleetState extends EventTarget {
     const found = [];
     for (let i = 0; i < this.size; i++) {
       const suffix = mig[i] ? `:${mig[i]}` : "";
-      if ([gpu[i] + suffix, `${uuid[i]}${suffix}`, `${node[i]}:${gpu[i]}${suffix}`].includes(name)) found.push(i);
+      if ([gpu[i] + suffix, `${uuid[i]}${suffix}`, `${node[i]}:${gpu[i]}${suffix}`, `${this.shortNode(node[i])}:${gpu[i]}${suffix}`].includes(name)) found.push(i);
     }
     return found;
   }
@@ -184,8 +189,24 @@ export class FleetState extends EventTarget {
     return `GPU ${gpu[position]}${mig[position] ? `:${mig[position]}` : ""}`;
   }
 
+  /** The name of a node without the domain that all share. */
+  shortNode(node) {
+    return this.domain && node.endsWith(this.domain) ? node.slice(0, -this.domain.length) : node;
+  }
+
+  /** Name of a GPU of the fleet, or of a document: `GPU 3`, with several nodes `gpu-node-03 · 5`. */
+  labelOf(position) {
+    const { node, gpu, mig_id: mig } = this.gpus;
+    return this.labelOfGpu({ node: node[position], gpu: gpu[position], mig_id: mig[position] });
+  }
+
+  labelOfGpu({ node, gpu, mig_id: mig }) {
+    const index = `${gpu}${mig ? `:${mig}` : ""}`;
+    return this.hasSeveralNodes() ? `${this.shortNode(node)} · ${index}` : `GPU ${index}`;
+  }
+
   hasSeveralNodes() {
-    return new Set(this.gpus.node).size > 1;
+    return this.nodeCount > 1;
   }
 }
 

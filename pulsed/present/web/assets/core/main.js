@@ -4,6 +4,7 @@ import { Announcer } from "../ui/announcer.js";
 import { h, oncePerFrame } from "../ui/dom.js";
 import { Header } from "../ui/header.js";
 import { Help } from "../ui/help.js";
+import { Jump } from "../ui/jump.js";
 import { listenForKeys } from "../ui/keyboard.js";
 import { applyTheme } from "../ui/palette.js";
 import { EventsView } from "../views/events.js";
@@ -38,6 +39,7 @@ const LINKED_VIEWS = [
   ["workload", "Workload", WorkloadView],
 ];
 
+const WAIT_MS = 2000; // longest time without the first view, while its data comes
 const LARGE = 1000; // GPUs, from which on the page is drawn once per second
 const LARGE_PAUSE_MS = 1000;
 
@@ -53,13 +55,18 @@ const context = {
   announcer: new Announcer(),
   view: null,
   help: () => help.open(),
+  jump: () => jump.open(),
+  ready: () => main.classList.remove("waiting"), // the view has its data: before, the first one would move
 };
 const main = document.getElementById("main");
 const banner = h("div", { class: "banner", role: "status", hidden: true });
 const place = h("div");
-main.append(banner, place, context.announcer.element);
+main.classList.add("waiting");
+setTimeout(context.ready, WAIT_MS);
+main.replaceChildren(banner, place, context.announcer.element);
 const header = new Header(context, VIEWS);
 const help = new Help(context);
+const jump = new Jump(context, VIEWS);
 
 let all = true;
 const draw = oncePerFrame(() => {
@@ -92,9 +99,11 @@ function drawBanner() {
   let text = "";
   if (state === "signin") text = "The daemon requests a sign-in. ";
   else if (state === "offline") text = `No connection to the daemon (${problem}). Retrying. `;
+  else if (fleet.isLoaded && fleet.sources.length && fleet.sources.every(({ ended }) => ended)) text = "The recording is over: this is its end. ";
   else if (fleet.isLoaded && state !== "hidden" && age > 60000) text = "No new data for more than a minute. ";
   else {
-    const down = fleet.sources.filter((source) => !source.up);
+    const isListed = context.router.view === "fleet"; // what needs attention is there
+    const down = isListed ? [] : fleet.sources.filter((source) => !source.up && !source.ended);
     if (down.length === 1) text = `The source ${down[0].target} is down: ${down[0].error ?? "no data yet"} `;
     else if (down.length) text = `${down.length} of ${fleet.sources.length} sources are down; the first: ${down[0].error ?? "no data yet"} `;
   }

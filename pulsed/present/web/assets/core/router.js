@@ -40,6 +40,11 @@ export class Router extends EventTarget {
     location.hash = this.to(view, rest);
   }
 
+  /** Returns the link to the fleet with a filter. */
+  filtered(filter) {
+    return link("fleet", "", new URLSearchParams({ q: filter }));
+  }
+
   /** Returns the link to another view with the filter of this one; `rest` is a text, or a list of parts. */
   to(view, rest = "") {
     const kept = new URLSearchParams();

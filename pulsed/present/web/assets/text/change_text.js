@@ -2,13 +2,13 @@
 
 import { quantityName, words } from "./format.js";
 
-export const KINDS = { health: "Health", xid: "XID", finding: "Findings", removal: "Removals", owner: "Owners", workload_class: "Classes" };
+export const KINDS = { incident: "Incidents", owner: "Owners", workload_class: "Classes" };
+
+/** Kinds of changes that incidents are made of. */
+export const INCIDENT_KINDS = ["health", "xid", "finding", "removal"];
 
 const COUNTED = {
-  health: ["change of health", "changes of health"],
-  xid: ["XID", "XIDs"],
-  finding: ["finding", "findings"],
-  removal: ["removal", "removals"],
+  incident: ["incident", "incidents"],
   owner: ["change of owners", "changes of owners"],
   workload_class: ["change of class", "changes of class"],
 };

@@ -53,6 +53,26 @@ export function parseFilter(text) {
   return test;
 }
 
+let lastFilter = ""; // the newest valid one
+
+/** Positions of the GPUs that the filter selects; while it is not valid, those of the last one that was. */
+export function selected({ fleet, router }) {
+  const filter = router.get("q");
+  if (isValid(filter)) lastFilter = filter;
+  if (!lastFilter) return fleet.all;
+  const matches = parseFilter(lastFilter);
+  return fleet.all.filter((i) => matches(fleet, i));
+}
+
+function isValid(filter) {
+  try {
+    return Boolean(parseFilter(filter));
+  } catch (error) {
+    if (error instanceof FilterError) return false;
+    throw error;
+  }
+}
+
 /** Parses by recursive descent; `rest` are the tokens that are left. */
 class Parser {
   constructor(tokens) {

@@ -94,6 +94,24 @@ export const quantityName = (name) =>
   words(name.replace(/_(active_ratio|ratio|bytes_per_second|bytes|watts|celsius|hertz|total|seconds_total|joules_total)$/, ""))
     .replace(/^sm\b/, "SM").replace(/^(dram|pcie|nvlink|c2c|fp64|fp32|fp16|xid|ecc|gpu)\b/, (found) => found.toUpperCase());
 
+/** A name of a quantity in words, also of counters of memory errors. */
+export const quantityWords = (name) =>
+  quantityName(name)
+    .replace(/^ECC sbe (volatile|aggregate).*/, (_, kind) => `corrected memory errors, ${LIFE[kind]}`)
+    .replace(/^ECC dbe (volatile|aggregate).*/, (_, kind) => `uncorrected memory errors, ${LIFE[kind]}`);
+const LIFE = { volatile: "since the reset", aggregate: "lifetime" };
+
+/** The value of a quantity, with the unit that its name ends with. */
+export function quantityText(name, value) {
+  if (name.endsWith("_ratio")) return percent(value);
+  if (name.endsWith("_bytes_per_second")) return rate(value);
+  if (name.endsWith("_bytes")) return memory(value);
+  if (name.endsWith("_celsius")) return celsius(value);
+  if (name.endsWith("_watts")) return watts(value);
+  if (name.endsWith("_seconds") || name.endsWith("_seconds_total")) return span(value);
+  return number(value, 3);
+}
+
 /** Short name of a model: without the maker. */
 export const modelName = (model) => (model ? model.replace(/^NVIDIA\s+/, "") : "unknown model");
 

@@ -20,11 +20,13 @@ export async function copyText(text) {
 }
 
 /** A text with a button that copies it. */
-export function copyable(text, tag = "code") {
+export const copyable = (text, tag = "code") => h("div", { class: "copyable" }, h(tag, {}, text), copyButton(text));
+
+export function copyButton(text) {
   const button = h("button", { type: "button", "aria-label": `Copy: ${text.slice(0, 60)}` }, "Copy");
   button.addEventListener("click", async () => {
     button.textContent = (await copyText(text)) ? "Copied" : "Select and copy";
     setTimeout(() => (button.textContent = "Copy"), 2000);
   });
-  return h("div", { class: "copyable" }, h(tag, {}, text), button);
+  return button;
 }

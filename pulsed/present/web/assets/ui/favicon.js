@@ -5,9 +5,9 @@ import { SEVERITY } from "../text/states.js";
 const COLOURS = { ok: "#2FE6A0", info: "#409AE1", warn: "#F4C520", hot: "#EB834C", crit: "#F63171", unknown: "#B1B1C9" };
 let shown = "";
 
-export function drawFavicon(state, count, node) {
+export function drawFavicon(state, count, node, isLost = false) {
   const isProblem = (SEVERITY[state] ?? -1) > 1;
-  document.title = `${isProblem ? `(${count} ${state}) ` : ""}${node ? `${node} – ` : ""}pulsed`;
+  document.title = `${isLost ? "✕ " : ""}${isProblem ? `(${count} ${state}) ` : ""}${node ? `${node} – ` : ""}pulsed`;
   if (state === shown) return;
   shown = state;
   const mark = isProblem ? `<circle cx="25" cy="7" r="7" fill="${COLOURS[state]}"/>` : "";

@@ -1,10 +1,10 @@
 // The bar at the top: views, filter, state of the connection, pause, theme and help.
 
 import { setting } from "../core/settings.js";
-import { FILTER_NAMES, FilterError, parseFilter } from "../text/filter.js";
+import { FILTER_NAMES, FilterError, parseFilter, selected } from "../text/filter.js";
 import { clock, span } from "../text/format.js";
 import { healthOf, worstOf } from "../text/totals.js";
-import { h, setAttribute, setText, svg } from "./dom.js";
+import { h, setAttribute, setText } from "./dom.js";
 import { drawFavicon } from "./favicon.js";
 import { HealthChip } from "./marks.js";
 import { nextTheme } from "./palette.js";
@@ -18,14 +18,11 @@ export class Header {
   constructor(context, views) {
     this.context = context;
     const { router, fleet, connection } = context;
-    this.node = h("span", { class: "node" });
-    this.links = views.map(([name, title]) => [name, h("a", { href: "#/" }, title)]);
-    this.input = h("input", {
-      type: "search", id: "filter", placeholder: "Filter, e.g. ru<.1 & class!=idle", "aria-label": "Filter GPUs",
-      autocomplete: "off", spellcheck: "false", "aria-describedby": "filter-problem", title: `Fields: ${FILTER_NAMES.join(", ")}`,
-    });
-    this.problem = h("span", { id: "filter-problem", class: "visually-hidden", role: "alert" });
-    this.live = h("span", { class: "live" });
+    this.element = document.getElementById("header"); // its first parts are in the HTML, so that they do not move
+    const part = (selector) => this.element.querySelector(selector);
+    [this.node, this.input, this.problem, this.live] = [".node", "#filter", "#filter-problem", ".live"].map(part);
+    this.links = [...part("nav").children].map((link, at) => [views[at][0], link]);
+    const jump = h("button", { type: "button", class: "plain", "aria-label": "Jump to a GPU, node, job, pod or view", title: "Ctrl-K", onclick: () => context.jump() }, "⌕");
     this.demo = h("span", { class: "badge", title: "Simulated GPUs, which do not exist" }, "DEMO");
     this.chip = new HealthChip();
     this.pause = h("button", { type: "button", title: "p", onclick: () => fleet.pause(!fleet.isPaused) }, "Pause");
@@ -35,24 +32,28 @@ export class Header {
     ];
     this.theme = h("button", { type: "button", class: "plain", onclick: () => this.drawTheme(nextTheme()) });
     const help = h("button", { type: "button", class: "plain", "aria-label": "Help: keys and legend", title: "?", onclick: () => context.help() }, "?");
-    this.element = document.getElementById("header");
-    this.element.append(
-      h("a", { class: "brand", href: "#/" }, logo(), h("span", {}, "pulsed"), this.node),
-      h("nav", { "aria-label": "Views" }, this.links.map(([, link]) => link)),
-      h("span", { class: "spring" }),
-      h("span", { class: "filter" }, this.input, this.problem),
-      h("div", { class: "tools" }, this.live, this.demo, this.chip.element, ...this.steps, this.pause, this.theme, help),
-    );
+    this.health = h("a", { class: "chip-link", href: "#/" }, this.chip.element);
+    part(".tools").append(this.demo, this.health, ...this.steps, this.pause, jump, this.theme, help);
     this.input.addEventListener("input", () => {
       clearTimeout(this.timer);
       this.timer = setTimeout(() => router.set({ q: this.input.value.trim() }), FILTER_MS);
     });
     this.input.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.openOnly();
       if (event.key === "Enter" || event.key === "Escape") this.input.blur();
     });
     connection.addEventListener("state", () => this.draw());
     this.drawTheme(setting("theme", "auto"));
     setInterval(() => this.drawAge(), 1000);
+  }
+
+  /** Opens the GPU that the filter selects, if it is the only one. */
+  openOnly() {
+    const { fleet, router } = this.context;
+    clearTimeout(this.timer);
+    router.set({ q: this.input.value.trim() });
+    const positions = selected(this.context);
+    if (router.get("q") && positions.length === 1) router.open("gpu", fleet.keys[positions[0]]);
   }
 
   drawTheme(theme) {
@@ -70,6 +71,7 @@ export class Header {
       setAttribute(link, "aria-current", router.view === name ? "page" : null);
     });
     this.drawFilter();
+    document.body.classList.toggle("filtered", router.get("q") !== "");
     this.demo.hidden = !fleet.demo;
     setText(this.pause, fleet.isPaused ? "Go on" : "Pause");
     setAttribute(this.pause, "aria-pressed", String(fleet.isPaused));
@@ -88,7 +90,8 @@ export class Header {
       if (!(error instanceof FilterError)) throw error;
       problem = error.message;
     }
-    setText(this.problem, problem);
+    setText(this.problem, problem && `${problem}. Shown as before.`);
+    this.problem.hidden = !problem;
     setAttribute(this.input, "aria-invalid", problem ? "true" : null);
     setAttribute(this.input, "title", problem || `Fields: ${FILTER_NAMES.join(", ")}`);
   }
@@ -100,7 +103,10 @@ export class Header {
     const worst = worstOf(health);
     const count = health[worst] ?? 0;
     this.chip.draw(worst, worst === "ok" ? "ok" : `${count} ${worst}`);
-    drawFavicon(worst, count, fleet.node);
+    this.health.href = this.context.router.filtered(worst === "ok" ? "" : `health=${worst}`);
+    const isLost = this.context.connection.isDown;
+    document.body.classList.toggle("lost", isLost);
+    drawFavicon(worst, count, fleet.node, isLost);
   }
 
   drawAge() {
@@ -112,13 +118,4 @@ export class Header {
     setText(this.live, `${STATES[state]} ${age}`.trim());
     setAttribute(this.live, "title", `Age of the newest data: ${age}`);
   }
-}
-
-function logo() {
-  return svg(
-    "svg",
-    { viewBox: "0 0 32 32", "aria-hidden": "true" },
-    svg("rect", { width: 32, height: 32, rx: 7, fill: "#0D1117" }),
-    svg("path", { d: "M4 18h6l3-9 5 15 4-10 2 4h4", fill: "none", stroke: "#2FE6A0", "stroke-width": 3, "stroke-linejoin": "round" }),
-  );
 }

@@ -3,7 +3,7 @@
 import { setting } from "../core/settings.js";
 
 export const KEYS = [
-  ["1..6", "views"], ["/", "filter"], ["j k", "next and previous GPU"], ["Enter", "open the GPU"], ["Esc", "back to the fleet"],
+  ["1..6", "views"], ["/", "filter"], ["Ctrl-K", "jump to a GPU, node, job, pod or view"], ["j k", "next and previous GPU"], ["Enter", "open the GPU"], ["Esc", "back to the fleet"],
   ["v", "tiles, table or map; lines, spread or map of a plot"], ["p", "pause and resume; data still arrives"], ["[ ]", "one sample back and forward"], ["?", "this help"],
 ];
 
@@ -11,6 +11,10 @@ export const areKeysOn = () => setting("keys", "on") === "on";
 
 export function listenForKeys(context, views) {
   addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key === "k") {
+      event.preventDefault();
+      return context.jump();
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || !areKeysOn()) return;
     if (event.target.closest("input, select, textarea, dialog")) return;
     const action = actionOf(event.key, context, views);

@@ -1,25 +1,29 @@
 // The fleet: totals, then tiles, a table or a map of cells, by the number of GPUs. `v` overrides the size.
 
-import { FilterError, parseFilter } from "../text/filter.js";
+import { selected } from "../text/filter.js";
 import { MISSING, memoryOf, number, percent, percentRange, watts } from "../text/format.js";
 import { HEALTH } from "../text/states.js";
 import { totalsOf } from "../text/totals.js";
 import { h, setText } from "../ui/dom.js";
 import { healthChip } from "../ui/marks.js";
 import { segmented } from "../ui/segmented.js";
+import { Attention } from "./attention.js";
 import { HeatmapView } from "./heatmap.js";
 import { SORTS, sorted } from "./fleet_order.js";
 import { TableView } from "./table.js";
 import { TilesView } from "./tiles.js";
 
 const KINDS = { tiles: TilesView, table: TableView, map: HeatmapView };
-const LARGEST = { tiles: 16, table: 256 };
+const LARGEST = { tiles: 16, table: 31 };
+const USES = { busy: "use=busy & stale=no", held: "use=held & stale=no", free: "use=free & stale=no", idle: "use=idle & stale=no", unknown: "use=unknown & stale=no", stale: "stale=yes" };
+const USE_WORDS = { held: "held idle" };
 
 export class FleetView {
   constructor(context) {
     this.context = context;
     this.title = "Fleet";
     this.totals = new Totals(context);
+    this.attention = new Attention(context);
     this.place = h("div");
     this.kinds = segmented("Show as", Object.keys(KINDS), (kind) => context.router.set({ v: kind }));
     this.sort = h(
@@ -32,6 +36,7 @@ export class FleetView {
       "section",
       {},
       h("h1", { class: "visually-hidden" }, "Fleet"),
+      this.attention.element,
       this.totals.element,
       h("div", { class: "toolbar" }, this.kinds.element, h("label", {}, "Sort ", this.sort), this.count),
       this.place,
@@ -40,7 +45,8 @@ export class FleetView {
 
   update({ all = true } = {}) {
     const { fleet, router } = this.context;
-    if (!fleet.isLoaded || (!all && fleet.version === this.version)) return;
+    this.attention.update();
+    if (!fleet.isLoaded || !this.attention.isReady || (!all && fleet.version === this.version)) return;
     this.version = fleet.version;
     const kind = kindOf(fleet, router);
     if (!(this.view instanceof KINDS[kind])) {
@@ -56,6 +62,7 @@ export class FleetView {
     setText(this.count, positions.length === fleet.size ? "" : `${positions.length} of ${fleet.size} GPUs`);
     this.totals.draw(positions);
     this.view.update(positions, { all, sort });
+    this.context.ready();
   }
 
   nextKind() {
@@ -65,6 +72,7 @@ export class FleetView {
   }
 
   destroy() {
+    this.attention.destroy();
     this.view?.destroy?.();
   }
 }
@@ -75,23 +83,10 @@ function kindOf(fleet, router) {
   return fleet.size <= LARGEST.tiles ? "tiles" : fleet.size <= LARGEST.table ? "table" : "map";
 }
 
-/** Positions of the GPUs that the filter selects; all if it is not valid. */
-export function selected({ fleet, router }) {
-  const all = fleet.all;
-  if (!router.get("q")) return all;
-  try {
-    const matches = parseFilter(router.get("q"));
-    return all.filter((i) => matches(fleet, i));
-  } catch (error) {
-    if (error instanceof FilterError) return all;
-    throw error;
-  }
-}
-
 /** Sums over the selected GPUs; each shows over how many it is, if not all. */
 class Totals {
-  constructor({ fleet, host }) {
-    Object.assign(this, { fleet, host });
+  constructor({ fleet, host, router }) {
+    Object.assign(this, { fleet, host, router });
     this.parts = Object.fromEntries(
       ["GPUs", "Real utilization", "Power", "Memory", "Host"].map((name) => [name, h("dd")]),
     );
@@ -102,16 +97,23 @@ class Totals {
 
   draw(positions) {
     const totals = totalsOf(this.fleet, positions);
-    const { busy, held, free, idle, unknown, stale, gpus } = totals;
-    const counts = [[busy, "busy"], [held, "held idle"], [free, "free"], [idle, "idle"], [unknown, "unknown"], [stale, "stale"]];
-    const shown = counts.filter(([count], i) => count || i < 1).map(([count, text]) => `${number(count)} ${text}`);
-    setText(this.parts.GPUs, `${number(gpus)}: ${shown.join(", ")}`);
+    const { gpus } = totals;
+    this.drawUses(totals);
     const { ratio, lower, upper, known } = totals.utilization;
     setText(this.parts["Real utilization"], percentRange(ratio, lower, upper) + of(known, gpus));
     setText(this.parts.Power, watts(totals.power.sum) + of(totals.power.count, gpus));
     setText(this.parts.Memory, memoryOf(totals.memoryUsed.sum, totals.memory.sum) + of(totals.memoryUsed.count, gpus));
     this.drawHost();
     this.drawHealth(totals.health);
+  }
+
+  drawUses(totals) {
+    const shown = Object.keys(USES).filter((use) => totals[use] || use === "busy");
+    const key = JSON.stringify([totals.gpus, shown.map((use) => totals[use])]);
+    if (key === this.shownUses) return;
+    this.shownUses = key;
+    const links = shown.flatMap((use, at) => [at ? ", " : "", h("a", { href: this.router.filtered(USES[use]) }, `${number(totals[use])} ${USE_WORDS[use] ?? use}`)]);
+    this.parts.GPUs.replaceChildren(h("a", { href: this.router.filtered("") }, number(totals.gpus)), ": ", ...links);
   }
 
   drawHost() {
@@ -128,7 +130,7 @@ class Totals {
     if (text === this.shownHealth) return;
     this.shownHealth = text;
     const shown = HEALTH.filter((state) => counts[state]);
-    this.health.replaceChildren(...shown.map((state) => healthChip(state, `${number(counts[state])} ${state}`)));
+    this.health.replaceChildren(...shown.map((state) => h("a", { class: "chip-link", href: this.router.filtered(`health=${state}`) }, healthChip(state, `${number(counts[state])} ${state}`))));
   }
 }
 

@@ -5,7 +5,7 @@ import { isHeld } from "../text/use.js";
 import { SEVERITY } from "../text/states.js";
 
 export const SORTS = [
-  ["", "by node and GPU"], ["health", "worst health first"], ["held", "idle but held first"], ["ru", "real utilization"],
+  ["", "critical first"], ["health", "worst health first"], ["held", "idle but held first"], ["ru", "real utilization"],
   ["sm", "SM"], ["tensor", "tensor"], ["dram", "DRAM"], ["util", "nvidia-smi"], ["mem", "memory"], ["power", "power"],
   ["temp", "temperature"], ["class", "class"], ["owner", "owner"],
 ];
@@ -13,8 +13,12 @@ export const SORTS = [
 /** Whether the largest comes first unless the opposite is requested. */
 const FALLING = new Set(["health", "held", "ru", "sm", "tensor", "dram", "util", "mem", "power", "temp"]);
 
+/** Without a chosen order, critical and hot GPUs stand before all others. */
 export function sorted(fleet, positions, sort) {
-  if (!sort) return positions;
+  if (!sort) {
+    const urgency = (i) => Math.max(SEVERITY.hot - 1, SEVERITY[fleet.get("health_state", i)] ?? -1);
+    return [...positions].sort((a, b) => urgency(b) - urgency(a) || a - b);
+  }
   const isReversed = sort.startsWith("-");
   const name = sort.replace(/^-/, "");
   const sign = FALLING.has(name) === isReversed ? 1 : -1;

@@ -2,13 +2,15 @@
 
 import { getJson } from "../core/api.js";
 import { loadedCatalog } from "../core/catalog.js";
-import { modelName } from "../text/format.js";
-import { h, setText } from "../ui/dom.js";
+import { modelName, words } from "../text/format.js";
+import { h, setAttribute, setText } from "../ui/dom.js";
 import { HealthChip } from "../ui/marks.js";
 import { GpuCharts } from "./gpu_charts.js";
 import { AccountingPanel, IdentityPanel, InstancesPanel, NvlinksPanel, OwnersPanel, ProcessesPanel, ReadingsPanel } from "./gpu_facts.js";
 import { HealthPanel } from "./gpu_health.js";
 import { drawHealth } from "./gpu_reading.js";
+import { IncidentsPanel } from "./incidents.js";
+import { drawOwners } from "./owner_links.js";
 import { SaturationPanel } from "./gpu_saturation.js";
 import { WhyPanel } from "./gpu_why.js";
 import { TableView } from "./table.js";
@@ -39,11 +41,12 @@ export class GpuView {
     const { fleet, router } = this.context;
     const choice = `${fleet.roster} ${wanted}`;
     if (choice === this.choice) return;
+    this.context.ready();
     this.destroyParts();
     this.key = null;
     this.choice = choice;
     const text = positions.length ? `${positions.length} GPUs are named ${wanted}. ` : wanted ? `No GPU is named ${wanted}. ` : "There is no GPU. ";
-    const links = positions.map((i) => h("li", {}, h("a", { href: router.to("gpu", fleet.keys[i]) }, `${fleet.gpus.node[i]} ${fleet.nameOf(i)}`)));
+    const links = positions.map((i) => h("li", {}, h("a", { href: router.to("gpu", fleet.keys[i]) }, fleet.labelOf(i))));
     this.element.replaceChildren(h("h1", {}, "GPU"), h("p", { class: "empty" }, text, h("a", { href: router.to("fleet") }, "All GPUs")), h("ul", { class: "choice" }, links));
   }
 
@@ -54,28 +57,31 @@ export class GpuView {
     this.key = fleet.keys[position];
     this.chip = new HealthChip();
     this.age = h("span", { class: "muted" });
+    this.use = h("a", { class: "plain-link" });
+    this.owner = h("span", { class: "owner" });
     const at = (step) => fleet.keys[(position + step + fleet.size) % fleet.size];
     this.charts = new GpuCharts(this.context, this.key);
     this.instances = new InstancesPanel(this.context, this.key, (...given) => new TableView(...given));
     this.panels = {
-      saturation: new SaturationPanel(), why: new WhyPanel(this.context), health: new HealthPanel(),
+      happened: new IncidentsPanel(this.context, this.key), saturation: new SaturationPanel(), why: new WhyPanel(this.context), health: new HealthPanel(),
       owners: new OwnersPanel(this.context), accounting: new AccountingPanel(), identity: new IdentityPanel(), nvlinks: new NvlinksPanel(), processes: new ProcessesPanel(this.context, this.key), readings: new ReadingsPanel(loadedCatalog),
     };
-    const { saturation, why, health, owners, accounting, identity, nvlinks, processes, readings } = this.panels;
+    const { happened, saturation, why, health, owners, accounting, identity, nvlinks, processes, readings } = this.panels;
     this.element.replaceChildren(
       h(
         "div",
         { class: "gpu-head" },
-        h("h1", {}, fleet.nameOf(position)),
-        h("span", { class: "muted" }, `${fleet.gpus.node[position]}, ${modelName(fleet.gpus.model[position])} ${fleet.gpus.mig_profile[position] ?? ""}`),
+        h("h1", {}, fleet.labelOf(position)),
         this.chip.element,
+        this.use,
+        this.owner,
+        h("a", { class: "muted", href: router.filtered(`node="${fleet.gpus.node[position].replaceAll('"', "")}"`) }, fleet.gpus.node[position]),
+        h("span", { class: "muted" }, `${modelName(fleet.gpus.model[position])} ${fleet.gpus.mig_profile[position] ?? ""}`),
         this.age,
         h("span", { class: "spring" }),
-        fleet.size > 1 ? h("nav", { "aria-label": "Neighbours" }, h("a", { href: router.to("gpu", at(-1)) }, "◂ previous"), " ", h("a", { href: router.to("gpu", at(1)) }, "next ▸")) : null,
+        fleet.size > 1 ? h("nav", { "aria-label": "Neighbours" }, h("button", { type: "button", onclick: () => this.context.jump() }, "Choose"), " ", h("a", { href: router.to("gpu", at(-1)) }, "◂ previous"), " ", h("a", { href: router.to("gpu", at(1)) }, "next ▸")) : null,
       ),
-      h("div", { class: "gpu-now" }, saturation.element, why.element, health.element),
-      this.instances.element,
-      this.charts.element,
+      h("div", { class: "gpu-now" }, h("div", { class: "gpu-state" }, health.element, saturation.element), h("div", { class: "gpu-history" }, this.instances.element, this.charts.element), h("div", { class: "gpu-reasons" }, why.element, happened.element)),
       processes.element,
       h("div", { class: "gpu-facts" }, owners.element, accounting.element, identity.element, nvlinks.element, readings.element),
     );
@@ -99,6 +105,7 @@ export class GpuView {
       if (!("status" in error)) throw error;
       setText(this.age, error.status === 404 ? "no longer listed" : `no answer: ${error.message}`);
     } finally {
+      this.context.ready();
       this.isFetching = false;
     }
   }
@@ -106,6 +113,12 @@ export class GpuView {
   draw(gpu, reason) {
     drawHealth(this.chip, { isStale: gpu.stale, health: gpu.health.state, age: gpu.age_seconds });
     setText(this.age, "");
+    const use = gpu.stale ? "stale" : gpu.workload.use === "held" ? "idle, held by" : gpu.workload.use === "busy" ? `${words(gpu.workload.class)}, used by` : gpu.workload.use;
+    setText(this.use, use);
+    setAttribute(this.use, "href", this.context.router.filtered(`class=${gpu.workload.class}`));
+    const position = this.context.fleet.positions.get(this.key);
+    if (position !== undefined) drawOwners(this.owner, this.context, position);
+    this.element.classList.toggle("is-raised", gpu.health.incidents.length > 0);
     for (const panel of Object.values(this.panels)) panel.draw(gpu, reason);
   }
 

@@ -2,7 +2,8 @@
 
 import { getJson } from "../core/api.js";
 import { bottleneckOf } from "../core/catalog.js";
-import { energy, memory, number, ownerPage, percent, rate, span, words } from "../text/format.js";
+import { energy, memory, number, ownerPage, percent, quantityText, quantityWords, span, words } from "../text/format.js";
+import { copyButton } from "../ui/copy.js";
 import { h } from "../ui/dom.js";
 import { BottleneckMark } from "../ui/marks.js";
 import { scrollTable } from "../ui/table.js";
@@ -23,6 +24,8 @@ class FactsPanel {
   }
 }
 
+const MAX_OWNERS = 3;
+
 const facts = (pairs) =>
   h("dl", { class: "facts" }, pairs.filter(([, value]) => value !== null && value !== undefined && value !== "").flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 
@@ -37,13 +40,15 @@ export class OwnersPanel extends FactsPanel {
     if (!known) return this.show(h("p", {}, "Not known: no source names an owner. This GPU may be free."));
     if (!owners.length) return this.show(h("p", {}, "Free: no job or pod has this GPU."));
     const note = owners.length > 1 ? [h("p", { class: "muted" }, `${owners.length} owners share this GPU.`)] : [];
-    this.show(...note, ...owners.map((owner) => ownerFacts(owner, this.context.router)));
+    const parts = owners.map((owner) => ownerFacts(owner, this.context.router));
+    const rest = parts.length > MAX_OWNERS ? [h("details", {}, h("summary", {}, `${parts.length - MAX_OWNERS} more`), ...parts.splice(MAX_OWNERS))] : [];
+    this.show(...note, ...parts, ...rest);
   }
 }
 
 function ownerFacts(owner, router) {
   return facts([
-    [words(owner.kind), h("a", { href: router.to(...ownerPage(`${owner.kind}:${owner.id}`)) }, owner.id)],
+    [words(owner.kind), h("div", { class: "copyable" }, h("code", {}, h("a", { href: router.to(...ownerPage(`${owner.kind}:${owner.id}`)) }, owner.id)), copyButton(owner.name || owner.id))],
     ["user", owner.user ?? owner.user_id], ["account", owner.account], ["partition", owner.partition], ["name", owner.name],
     ["namespace", owner.namespace], ["container", owner.container], ["workload", owner.workload ? h("a", { href: router.to("workload", [owner.namespace, owner.workload_kind ?? "workload", owner.workload]) }, `${owner.workload_kind ?? ""} ${owner.workload}`) : null],
   ]);
@@ -160,17 +165,10 @@ export class ReadingsPanel extends FactsPanel {
     summary.textContent = `${names.length - missing.length} readings, ${missing.length} missing`;
     if (!this.details.open) return;
     place.replaceChildren(
-      ...GROUP_ORDER.map((group) => h("div", {}, h("h3", {}, words(group)), facts(names.filter((name) => tables.quantities[name]?.group === group && gpu.metrics[name] !== null).map((name) => [h("span", { title: tables.quantities[name].meaning }, name), valueText(name, gpu.metrics[name])])))),
-      h("h3", {}, "missing"), h("p", { class: "muted" }, missing.join(", ")),
+      ...GROUP_ORDER.map((group) => h("div", {}, h("h3", {}, words(group)), facts(names.filter((name) => tables.quantities[name]?.group === group && gpu.metrics[name] !== null).map((name) => [h("span", { title: `${name}: ${tables.quantities[name].meaning}` }, quantityWords(name)), quantityText(name, gpu.metrics[name])])))),
+      h("h3", {}, "missing"), h("p", { class: "muted" }, missing.map(quantityWords).join(", ")),
     );
   }
-}
-
-function valueText(name, value) {
-  if (name.endsWith("_ratio")) return percent(value);
-  if (name.endsWith("_bytes_per_second")) return rate(value);
-  if (name.endsWith("_bytes")) return memory(value);
-  return number(value, 3);
 }
 
 export class InstancesPanel {

@@ -2,6 +2,7 @@
 // unknown class.
 
 import { MISSING, percent, rate, span, words } from "../text/format.js";
+import { SEVERITY } from "../text/states.js";
 import { copyable } from "../ui/copy.js";
 import { h, setText } from "../ui/dom.js";
 import { BottleneckMark } from "../ui/marks.js";
@@ -19,12 +20,13 @@ export class WhyPanel {
   }
 
   /** Draws the document of a GPU and that of `/gpus/{gpu}/class`. */
-  draw({ workload, stale, time }, reason) {
+  draw({ workload, stale, time, health }, reason) {
     this.mark.draw(stale ? "unknown" : workload.bottleneck);
     setText(this.name, stale ? `was: ${words(workload.class)}` : words(workload.class));
     const now = Date.parse(time) / 1000;
     setText(this.since, workload.since && !stale ? `for ${span(now - Date.parse(workload.since) / 1000)}` : "");
-    const parts = reason.candidates.length ? this.unknown(reason) : this.known(reason);
+    const isLost = health.checks.some(({ id, state }) => id === "gpu_lost" && SEVERITY[state] > 0);
+    const parts = isLost ? [h("p", {}, "The GPU does not answer: it has no readings.")] : reason.candidates.length ? this.unknown(reason) : this.known(reason);
     const text = parts.map((part) => part.textContent).join("\n");
     if (text === this.shown) return;
     this.shown = text;

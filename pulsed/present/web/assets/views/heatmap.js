@@ -3,7 +3,7 @@
 
 import { celsius, watts, words } from "../text/format.js";
 import { ownersText } from "../text/use.js";
-import { BOTTLENECKS, HEALTH, HEALTH_GLYPH } from "../text/states.js";
+import { BOTTLENECKS, HEALTH, HEALTH_GLYPH, SEVERITY } from "../text/states.js";
 import { colour, heat, themeChanges } from "../ui/palette.js";
 import { h, setText } from "../ui/dom.js";
 import { readingOf, ruText, shownHealth } from "./gpu_reading.js";
@@ -18,6 +18,7 @@ const LABEL = 15; // height of the name of a node
 const NAMED_CELL = 18; // least size of cells with the index of the GPU, and of nodes with a name
 const LETTER = 6.2; // width of a letter of a name
 const TABLE_ROWS = 200;
+const RING = / (warn|hot|crit)$/;
 const MODES = ["real utilization", "bottleneck", "health"];
 
 export class HeatmapView {
@@ -98,12 +99,12 @@ export class HeatmapView {
     for (const [node, cells] of nodes) {
       const rows = rowsOf(fleet.gpus, cells, most);
       const columns = Math.max(...rows.map((row) => row.length));
-      const wide = hasNames ? Math.max(columns * cell, Math.min(node.length, 24) * LETTER) : columns * cell;
+      const wide = hasNames ? Math.max(columns * cell, Math.min(fleet.shortNode(node).length, 24) * LETTER) : columns * cell;
       if (left && left + wide > width) {
         top += head + highest * cell + LINE_GAP;
         left = highest = 0;
       }
-      if (hasNames) names.push({ node, left, top, wide });
+      if (hasNames) names.push({ node: fleet.shortNode(node), left, top, wide });
       rows.forEach((row, down) =>
         row.forEach((i, along) => {
           x[i] = left + along * cell;
@@ -157,8 +158,16 @@ export class HeatmapView {
     this.describe();
   }
 
-  /** How a cell looks: a colour, `-` for a missing value, `~` for a stale one; empty if the filter excludes it. */
+  /** How a cell looks: its fill, then the colour of its ring if a check is raised. */
   cellOf(i) {
+    const { fleet } = this.context;
+    const fill = this.fillOf(i);
+    const state = fleet.get("health_state", i);
+    return fill && this.mode !== "health" && SEVERITY[state] >= SEVERITY.warn ? `${fill} ${state}` : fill;
+  }
+
+  /** The fill of a cell: a colour, `-` for a missing value, `~` for a stale one; empty if the filter excludes it. */
+  fillOf(i) {
     const { fleet } = this.context;
     if (this.selected && !this.selected.has(i)) return "";
     if (this.mode === "health") {
@@ -243,7 +252,7 @@ export class HeatmapView {
     const reading = readingOf(fleet, i);
     const power = reading.isStale ? null : fleet.get("power_watts", i);
     const parts = [
-      `${fleet.gpus.node[i]} ${fleet.nameOf(i)}`, `real utilization ${ruText(reading)}`, words(reading.class_ ?? "unknown"),
+      fleet.labelOf(i), `real utilization ${ruText(reading)}`, words(reading.class_ ?? "unknown"),
       `health ${shownHealth(reading)}`, watts(power),
       celsius(reading.isStale ? null : fleet.get("temperature_celsius", i)), ownersText(fleet, i), placeText(fleet.gpus.place[i]),
     ];
@@ -261,9 +270,10 @@ export class HeatmapView {
   }
 }
 
-/** Cells of a node in rows of at most `most`; boards with MIG instances begin a row, and their instances follow. */
+/** Cells of a node in rows of at most `most`; a board with MIG instances has a row with them. */
 function rowsOf({ uuid, gpu, mig_id: mig }, cells, most) {
-  const groups = cells.some((i) => mig[i]) ? [...Map.groupBy(cells, (i) => `${uuid[i]} ${gpu[i]}`).values()] : [cells];
+  const split = new Set(cells.filter((i) => mig[i]).map((i) => `${uuid[i]} ${gpu[i]}`));
+  const groups = [...Map.groupBy(cells, (i) => (split.has(`${uuid[i]} ${gpu[i]}`) ? `${uuid[i]} ${gpu[i]}` : "")).values()];
   return groups.flatMap((group) => Array.from({ length: Math.ceil(group.length / most) }, (_, at) => group.slice(at * most, (at + 1) * most)));
 }
 
@@ -287,7 +297,9 @@ const placeText = (place) => (place ?? []).map((part, i) => part && `${PLACE[i]}
 /** What is written into a cell. */
 const indexOf = ({ gpus }, i) => (gpus.mig_id[i] ? `:${gpus.mig_id[i]}` : gpus.gpu[i]);
 
-function drawCell(context, x, y, look, cell = SWATCH, text = "") {
+function drawCell(context, x, y, shown, cell = SWATCH, text = "") {
+  const state = RING.exec(shown)?.[1];
+  const look = state ? shown.slice(0, -state.length - 1) : shown;
   const size = cell - 1;
   context.clearRect(x, y, cell, cell);
   if (!look) {
@@ -310,7 +322,19 @@ function drawCell(context, x, y, look, cell = SWATCH, text = "") {
     context.fillStyle = look;
     context.fillRect(x, y, size, size);
   }
+  if (state) drawRing(context, x, y, state, size);
   if (look && text) drawIndex(context, x + size / 2, y + size / 2, look, text, size);
+}
+
+/** A ring in the colour of a health state, apart from the fill of the cell. */
+function drawRing(context, x, y, state, size) {
+  const wide = Math.max(2, Math.round(size / 9));
+  context.lineWidth = wide + 2;
+  context.strokeStyle = colour("bg");
+  context.strokeRect(x + wide / 2 + 1, y + wide / 2 + 1, size - wide - 2, size - wide - 2);
+  context.lineWidth = wide;
+  context.strokeStyle = colour(state);
+  context.strokeRect(x + wide / 2, y + wide / 2, size - wide, size - wide);
 }
 
 function drawIndex(context, x, y, look, text, size) {
@@ -348,18 +372,20 @@ function nearest(x, y, from, dx, dy) {
 function legendOf(mode) {
   if (mode === MODES[0]) {
     const steps = [0, 0.25, 0.5, 0.75, 1].map((ratio) => swatch(heat(ratio), `${100 * ratio} %`));
-    return [...steps, swatch("-", "no reading"), swatch("~", "stale")];
+    return [...steps, swatch("-", "no reading"), swatch("~", "stale"), ...rings()];
   }
   const names = mode === "health" ? HEALTH : BOTTLENECKS;
   const shown = names.map((name) => {
     const look = mode === "health" ? healthColour(name) : name === "unknown" ? "-" : colour(name);
     return swatch(look, `${mode === "health" ? HEALTH_GLYPH[name] : ""} ${name}`.trim());
   });
-  return [...shown, swatch("~", "stale")];
+  return [...shown, swatch("~", "stale"), ...(mode === "health" ? [] : rings())];
 }
 
-function swatch(look, text) {
-  const canvas = h("canvas", { width: SWATCH, height: SWATCH, "aria-hidden": "true" });
-  drawCell(canvas.getContext("2d"), 0, 0, look);
+const rings = () => ["warn", "hot", "crit"].map((state) => swatch(`${colour("track")} ${state}`, state, 15));
+
+function swatch(look, text, size = SWATCH) {
+  const canvas = h("canvas", { width: size, height: size, "aria-hidden": "true" });
+  drawCell(canvas.getContext("2d"), 0, 0, look, size);
   return h("span", {}, canvas, text);
 }

@@ -3,20 +3,18 @@
 import { getJson } from "../core/api.js";
 import { keyOfEvent } from "../core/fleet_state.js";
 import { changesOf, idleOf, joulesOf, meanOf } from "../text/account.js";
-import { folded, foldText } from "../text/event_folds.js";
 import { marksOf } from "../text/event_marks.js";
-import { clock, energy, memory, moment, percent, span, watts, words } from "../text/format.js";
+import { energy, memory, moment, percent, span, watts, words } from "../text/format.js";
 import { Bar } from "../ui/bar.js";
 import { Chart } from "../ui/chart.js";
 import { copyText } from "../ui/copy.js";
 import { h, setText } from "../ui/dom.js";
-import { healthChip } from "../ui/marks.js";
 import { scrollTable } from "../ui/table.js";
+import { incidentTable } from "./incidents.js";
 import { adviceList, OwnerLines, panel, Slot } from "./owner_parts.js";
 
 const INTERVAL_MS = 10000; // the daemon looks into files of accounts
 const MAX_ROWS = 256;
-const MAX_EVENTS = 100;
 
 export class JobView {
   constructor(context) {
@@ -51,11 +49,15 @@ export class JobView {
     if (!this.id) return this.fail("No job is named. Choose one in ", h("a", { href: router.to("work") }, "Work"), ".");
     if (connection.isDown || document.hidden || fleet.isPaused) return;
     const other = (this.comparedWith = router.get("with"));
+    const path = `jobs/${encodeURIComponent(this.id)}`;
+    const isUnknown = (error) => error.status === 404 && other;
     try {
-      const job = await getJson(`jobs/${encodeURIComponent(this.id)}`, { report: true, with: other || null });
+      const found = await getJson(path, { report: true, with: other || null }).catch((error) => (isUnknown(error) ? error : Promise.reject(error)));
+      const job = "status" in found ? await getJson(path, { report: true }) : found; // the second job is unknown
       if (other !== this.comparedWith || this.isOver) return;
       this.job = job;
       this.draw();
+      if (job !== found) this.fail(`Not compared: ${found.message}.`);
     } catch (error) {
       if (!("status" in error)) throw error;
       if (error.status === 404) this.fail(`${error.message}. Accounts that ended are kept for some days. `, h("a", { href: router.to("work") }, "All owners"));
@@ -64,6 +66,7 @@ export class JobView {
   }
 
   fail(...parts) {
+    this.context.ready();
     this.problem.hidden = false;
     this.problem.replaceChildren(...parts);
   }
@@ -82,7 +85,7 @@ export class JobView {
     slots.verdict.show([report.facts, job.advice, report.advice, meanOf(job, "real_utilization_ratio")], () => this.verdict());
     slots.comparison.show(job.comparison ?? null, (comparison) => comparison && comparisonPanel(comparison));
     slots.gpus.show([job.gpus, roster], () => this.gpus());
-    slots.events.show([changesOf(job), roster], ([changes]) => changes.length > 0 && panel("What happened to its GPUs", changeTable(this.context, changes)));
+    slots.events.show([job.incidents, roster], ([incidents]) => incidents.length > 0 && panel("What happened to its GPUs", incidentTable(this.context, incidents, { caption: "What happened to its GPUs" })));
     slots.facts.show([report, job.hosts], () => this.facts());
     this.drawLines();
   }
@@ -115,16 +118,17 @@ export class JobView {
     const real = known.map((seconds, i) => (seconds > 0 ? Math.min(1, work[i] / seconds) : null));
     if (time.length) this.life.draw({ time, step, fields: { real } }, {}, marks);
     this.life.element.hidden = time.length < 2;
-    this.lines.draw(job.gpus, begin, end, marks);
+    this.lines.draw(job.gpus, begin, end, marks).then(() => this.lines.fetch()).finally(() => this.context.ready());
   }
 
   gpus() {
     const { job, context } = this;
     const { fleet, router } = context;
     const head = ["GPU", "Held", "Real work", "SM", "Tensor", "DRAM", "MFU", "Power", "Energy", "Peak memory", "Idle", "Problems"];
-    const several = new Set(job.gpus.map((gpu) => gpu.node)).size > 1 || fleet.hasSeveralNodes();
-    const rows = job.gpus.slice(0, MAX_ROWS).map((gpu) => {
-      const name = `${several ? `${gpu.node} ` : ""}GPU ${gpu.gpu}${gpu.mig_id ? `:${gpu.mig_id}` : ""}`;
+    const isWrong = (gpu) => gpu.conditions.some(({ until }) => until === null);
+    const ordered = [...job.gpus].sort((a, b) => isWrong(b) - isWrong(a)); // those with a problem first
+    const rows = ordered.slice(0, MAX_ROWS).map((gpu) => {
+      const name = fleet.labelOfGpu(gpu);
       const key = keyOfEvent(gpu);
       const idle = idleOf(gpu);
       const texts = [
@@ -171,16 +175,4 @@ function textTable(caption, [head, ...rows]) {
 
 function comparisonPanel({ first, second, rows, notes }) {
   return panel("Compared", h("dl", { class: "facts" }, h("dt", {}, "first"), h("dd", {}, first), h("dt", {}, "second"), h("dd", {}, second)), textTable("Comparison", rows), notes.map((note) => h("p", {}, note)));
-}
-
-/** Changes of health, folded by GPU and cause. */
-function changeTable({ router, fleet }, changes) {
-  const rows = folded(changes).slice(0, MAX_EVENTS).map((fold) => {
-    const { newest } = fold;
-    const time = Date.parse(newest.time) / 1000;
-    const key = keyOfEvent(newest);
-    const name = `${fleet.hasSeveralNodes() ? `${newest.node} ` : ""}GPU ${newest.gpu}${newest.mig_id ? `:${newest.mig_id}` : ""}`;
-    return h("tr", {}, h("th", { scope: "row", class: "mono", title: moment(time) }, clock(time)), h("td", {}, fleet.positions.has(key) ? h("a", { href: router.to("gpu", key) }, name) : name), h("td", {}, healthChip(newest.after)), h("td", { class: "what" }, foldText(fold)));
-  });
-  return scrollTable({ caption: "Changes of health, the newest first", label: "Changes of health", class_: "events", head: ["Time", "GPU", "State", "What"], body: h("tbody", {}, rows) });
 }

@@ -34,13 +34,17 @@ export function panel(title, ...parts) {
 /** Advice as a list: what was seen, and what to do. */
 export const adviceList = (advice) => h("ul", { class: "advice" }, advice.map((each) => h("li", {}, h("b", {}, each.evidence), ` ${each.text}`)));
 
-/** Links to GPUs, at most `most` of them. */
-export function gpuLinks(context, gpus, most = Infinity) {
-  const links = gpus.slice(0, most).flatMap((gpu) => {
-    const name = `${gpu.gpu}${gpu.mig_id ? `:${gpu.mig_id}` : ""}`;
-    const label = `GPU ${name}${context.fleet.hasSeveralNodes() ? ` of ${gpu.node}` : ""}`;
-    return [h("a", { href: context.router.to("gpu", keyOfEvent(gpu)), "aria-label": label }, name), " "];
-  });
+/** Links to GPUs, at most `most` of them, after the name of each node if there are several. */
+export function gpuLinks({ fleet, router }, gpus, most = Infinity) {
+  const nodes = Map.groupBy(gpus.slice(0, most), (gpu) => gpu.node);
+  const links = [...nodes].flatMap(([node, members]) => [
+    fleet.hasSeveralNodes() ? h("a", { class: "plain-link muted", href: router.filtered(`node="${node.replaceAll('"', "")}"`) }, fleet.shortNode(node)) : "",
+    " ",
+    ...members.flatMap((gpu) => {
+      const name = `${gpu.gpu}${gpu.mig_id ? `:${gpu.mig_id}` : ""}`;
+      return [h("a", { href: router.to("gpu", keyOfEvent(gpu)), "aria-label": fleet.labelOfGpu(gpu) }, name), " "];
+    }),
+  ]);
   return h("span", { class: "gpu-links" }, links, gpus.length > most ? h("span", { class: "muted" }, `+${gpus.length - most}`) : null);
 }
 

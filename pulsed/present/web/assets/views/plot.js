@@ -4,7 +4,7 @@ import { marksOf } from "../text/event_marks.js";
 import { h } from "../ui/dom.js";
 import { segmented } from "../ui/segmented.js";
 import { WindowSelect } from "../ui/window_select.js";
-import { selected } from "./fleet.js";
+import { selected } from "../text/filter.js";
 import { sorted } from "./fleet_order.js";
 import { GpuLines, MAX_DRAWN_GPUS, MAX_LINES, QUANTITIES } from "./gpu_lines.js";
 

@@ -39,6 +39,7 @@ export class SourcesView {
       this.version = version;
       this.drawSources(sources, Date.parse(time));
       this.drawHost(host, version);
+      this.context.ready();
     } catch (error) {
       if (!("status" in error)) throw error;
       this.summary.textContent = `Unknown: ${error.message}`;
@@ -47,7 +48,8 @@ export class SourcesView {
 
   drawSources(sources, now) {
     const up = sources.filter((source) => source.up).length;
-    setText(this.summary, `${up} of ${sources.length} sources are up`);
+    const ended = sources.filter((source) => source.ended).length;
+    setText(this.summary, `${up} of ${sources.length} sources are up${ended ? `, ${ended} ended` : ""}`);
     const rows = [...sources].sort((a, b) => Number(a.up) - Number(b.up)).slice(0, 500).map((source) => {
       const age = source.last_sample_time ? (now - Date.parse(source.last_sample_time)) / 1000 : null;
       return h(
@@ -55,7 +57,7 @@ export class SourcesView {
         {},
         h("th", { scope: "row", class: "what" }, source.target, source.demo ? h("small", { class: "muted" }, " simulated GPUs") : null),
         h("td", {}, source.kind),
-        h("td", {}, healthChip(source.up ? "ok" : "crit", source.up ? "up" : "down")),
+        h("td", {}, healthChip(source.up || source.ended ? "ok" : "crit", source.up ? "up" : source.ended ? "ended" : "down")),
         h("td", {}, age === null ? "none yet" : `${span(age)} ago`),
         h("td", {}, source.interval_seconds ? `${number(source.interval_seconds, 1)} s` : MISSING),
         h("td", { class: "what" }, source.error ? copyable(source.error, "p") : ""),

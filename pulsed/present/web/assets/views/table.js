@@ -15,8 +15,8 @@ const COLUMNS = [
 ];
 const NUMBERS = new Set(["sm", "tensor", "dram", "util", "power", "temp", "mem"]);
 
-/** Widths are fixed, so that a new value does not lay out the whole table. */
-const WIDTHS = { "": "c-gpu", health: "c-health", ru: "c-ru", class: "c-class", mem: "c-mem", util: "c-util", owner: null };
+/** Class of a column: widths are fixed, so that a new value does not lay out the whole table; narrow screens lack some. */
+const classOf = (sort) => `c-${sort || "gpu"}${NUMBERS.has(sort) ? " number" : ""}`;
 
 export class TableView {
   constructor(context, caption = "GPUs") {
@@ -26,13 +26,13 @@ export class TableView {
     this.headers = COLUMNS.map(([text, sort]) => this.header(text, sort));
     this.body = h("tbody");
     this.empty = h("p", { class: "empty" }, "No GPU matches the filter.");
-    const columns = h("colgroup", {}, COLUMNS.map(([, sort]) => h("col", { class: sort in WIDTHS ? WIDTHS[sort] : "c-number" })));
+    const columns = h("colgroup", {}, COLUMNS.map(([, sort]) => h("col", { class: classOf(sort) })));
     this.element = h("div", {}, scrollTable({ caption, label: caption, class_: "gpus", columns, head: this.headers, body: this.body }), this.empty);
   }
 
   header(text, sort) {
     const button = h("button", { type: "button", onclick: () => this.sortBy(sort) }, text);
-    return h("th", { scope: "col", class: NUMBERS.has(sort) ? "number" : null }, button);
+    return h("th", { scope: "col", class: classOf(sort) }, button);
   }
 
   sortBy(name) {
@@ -90,31 +90,30 @@ class Row {
   constructor(context, position) {
     Object.assign(this, { context, position, isInView: false });
     const { fleet, router } = context;
-    const name = `${fleet.hasSeveralNodes() ? `${fleet.gpus.node[position]} ` : ""}${fleet.nameOf(position)}`;
     this.chip = new HealthChip();
     this.bar = new Bar({ label: "Real utilization", isSmall: true, isHidden: true });
     this.mark = new BottleneckMark();
     this.ru = h("span");
-    this.class_ = document.createTextNode("");
-    this.cells = Array.from({ length: 8 }, (_, i) => h("td", { class: i < 7 ? "number" : "owner" }));
+    this.class_ = h("a", { class: "plain-link" });
+    this.cells = COLUMNS.slice(4).map(([, sort]) => h("td", { class: sort === "owner" ? "owner" : classOf(sort) }));
     this.element = h(
       "tr",
       { "data-position": position },
       h(
         "th",
-        { scope: "row" },
-        h("a", { href: router.to("gpu", fleet.keys[position]), "data-row": true, title: fleet.gpus.model[position] }, name),
-        h("small", {}, ` ${fleet.gpus.mig_profile[position] ?? modelName(fleet.gpus.model[position]).split(" ")[0]}`),
+        { scope: "row", class: "c-gpu" },
+        h("a", { href: router.to("gpu", fleet.keys[position]), "data-row": true, title: `${fleet.gpus.node[position]}, ${fleet.gpus.model[position]}` }, fleet.labelOf(position)),
+        fleet.gpus.mig_profile[position] ? h("small", {}, ` ${fleet.gpus.mig_profile[position]}`) : fleet.modelCount > 1 ? h("small", {}, ` ${modelName(fleet.gpus.model[position]).split(" ")[0]}`) : null,
       ),
-      h("td", {}, this.chip.element),
-      h("td", { class: "ru" }, this.bar.element, this.ru),
-      h("td", { class: "class" }, this.mark.element, " ", this.class_),
+      h("td", { class: "c-health" }, this.chip.element),
+      h("td", { class: "ru c-ru" }, this.bar.element, this.ru),
+      h("td", { class: "class c-class" }, this.mark.element, " ", this.class_),
       this.cells,
     );
   }
 
   draw() {
-    const { fleet } = this.context;
+    const { fleet, router } = this.context;
     const i = this.position;
     const reading = readingOf(fleet, i);
     const get = (name) => (reading.isStale ? null : fleet.get(name, i));
@@ -123,7 +122,8 @@ class Row {
     setText(this.ru, ruText(reading));
     this.mark.draw(reading.isStale ? "unknown" : reading.bottleneck);
     const class_ = reading.isStale ? `was: ${words(reading.class_)}` : words(reading.class_ ?? "unknown");
-    if (this.class_.data !== class_) this.class_.data = class_;
+    setText(this.class_, class_);
+    setAttribute(this.class_, "href", router.filtered(`class=${reading.class_ ?? "unknown"}`));
     const values = [
       percent(get("sm_active_ratio")), percent(get("tensor_active_ratio")), percent(get("dram_active_ratio")),
       percent(get("gpu_utilization_ratio")), number(get("power_watts")), number(get("temperature_celsius")),

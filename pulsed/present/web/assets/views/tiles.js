@@ -78,15 +78,14 @@ class Tile {
     Object.assign(this, { ru: text("big"), class_: text("class-name"), smi: text("muted"), limit: text("muted"), owner: text("owner") });
     this.pipes = ["SM", "Tensor", "DRAM"].map((name) => [name, h("b")]);
     this.board = [h("span"), h("span"), h("span")];
-    const node = fleet.hasSeveralNodes() ? h("small", {}, ` ${fleet.gpus.node[position]}`) : null;
     this.element = h(
       "li",
       { class: "tile" },
       h(
         "div",
         { class: "tile-head" },
-        h("a", { class: "name", href: router.to("gpu", this.key), "data-row": true }, fleet.nameOf(position)),
-        h("span", { class: "model", title: fleet.gpus.model[position] }, modelName(fleet.gpus.model[position]), mig(fleet, position), node),
+        h("a", { class: "name", href: router.to("gpu", this.key), "data-row": true, title: fleet.gpus.node[position] }, fleet.labelOf(position)),
+        h("span", { class: "model", title: fleet.gpus.model[position] }, modelName(fleet.gpus.model[position]), mig(fleet, position)),
         this.chip.element,
       ),
       h("div", { class: "tile-ru" }, this.ru, h("span", { class: "class" }, this.mark.element, this.class_)),

@@ -36,6 +36,7 @@ export class WorkloadView {
       this.row = workloads.find((row) => row.namespace === this.namespace && row.workload === this.name && row.workload_kind === this.kind);
       this.pods = jobs.filter(({ owner }) => owner.workload === this.name && owner.workload_kind === this.kind);
       this.draw();
+      this.context.ready();
     } catch (error) {
       if (!("status" in error)) throw error;
       this.problem.hidden = false;

@@ -7,8 +7,8 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.host.node_checks import NODE_CHECKS
 from pulsed.present.promql.rule_set import RuleSelection, groups
 from pulsed.present.promql.rule_types import Alert
+from pulsed.present.runbook import ALERTS, RUNBOOK, runbook
 from tools.generate_docs import ROOT
-from tools.runbook import ALERTS, RUNBOOK, runbook
 
 
 def test_each_check_has_an_entry() -> None:

@@ -1,12 +1,13 @@
-"""What docs/health.md has and an alert has not: how to verify a fault, what to try, and when to give up."""
+"""The runbook of each check: how to verify a fault, what to try, and when to give up."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Entry(NamedTuple):
+class Steps(NamedTuple):
     """The runbook of a check; its texts follow a colon.
 
     Attributes:
@@ -24,127 +25,127 @@ _HEAT = ""  # with those of links at the head of the chapter
 _LINK = ""
 _RMA = "at once"
 
-RUNBOOK: Mapping[str, Entry] = {
-    "gpu_lost": Entry(
+RUNBOOK: Mapping[str, Steps] = {
+    "gpu_lost": Steps(
         "`nvidia-smi -L` lacks it or hangs; `lspci -d 10de:` lacks it or shows `rev ff`",
         "a power cycle",
         "lost again within 30 days after the board was reseated",
     ),
-    "recovery_action": Entry(
+    "recovery_action": Steps(
         "`nvidia-smi -q`: GPU Recovery Action",
         "where a reset is refused, restart the node",
         "the driver requests it again",
     ),
-    "telemetry": Entry(
+    "telemetry": Steps(
         "`dcgmi discovery -l` and the exporter's page; `nvidia-smi` answers within seconds",
         "restart the exporter, then the host engine",
         "nvidia-smi hangs after a restart of the node",
     ),
-    "xid_critical": Entry(
+    "xid_critical": Steps(
         "`dmesg -T`: `NVRM: Xid`, the first of a burst is the cause",
         "`dcgmi diag -r 3` afterwards",
         "the code returns under another job, or the diagnostic fails",
     ),
-    "xid_warning": Entry(
+    "xid_warning": Steps(
         "`dmesg -T`: the code, its process, other GPUs with it",
         "run another program; if all GPUs have it: the job, driver or fabric",
         "programs of several owners raise it on this GPU only",
     ),
-    "xid_repeat": Entry(
+    "xid_repeat": Steps(
         "`dmesg -T`: time and process of each burst",
         "`dcgmi diag -r 3` on the drained node",
         "the diagnostic fails, or the code comes with every program",
     ),
-    "ecc_uncorrectable": Entry(
+    "ecc_uncorrectable": Steps(
         "`nvidia-smi -q -d ECC,ROW_REMAPPER`",
         "after the reset `dcgmi diag -r 3`",
         "errors return after the reset, or a remapping failed",
     ),
-    "memory_unrepairable": Entry("`nvidia-smi -q -d ECC`: SRAM threshold, unrepairable memory", "", _RMA),
-    "ecc_correctable_rate": Entry(
+    "memory_unrepairable": Steps("`nvidia-smi -q -d ECC`: SRAM threshold, unrepairable memory", "", _RMA),
+    "ecc_correctable_rate": Steps(
         "`nvidia-smi -q -d ECC`, twice, an hour apart",
         "",
         "uncorrected errors or remapped rows follow",
     ),
-    "row_remap_failed": Entry("`nvidia-smi -q -d ROW_REMAPPER`: Remapping Failure Occurred", "", _RMA),
-    "row_remap_pending": Entry(
+    "row_remap_failed": Steps("`nvidia-smi -q -d ROW_REMAPPER`: Remapping Failure Occurred", "", _RMA),
+    "row_remap_pending": Steps(
         "`nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT`: Pending", "", "pending again after a reset"
     ),
-    "row_remap_growth": Entry(
+    "row_remap_growth": Steps(
         "`nvidia-smi -q -d ROW_REMAPPER`: the histogram of banks",
         "`dcgmi diag -r 3`",
         "a bank has no spare row, or rows are replaced every week",
     ),
-    "retired_pages": Entry("`nvidia-smi -q -d PAGE_RETIREMENT`", "reset the GPU if pages are pending", "at 63 pages"),
-    "thermal_hw": Entry(
+    "retired_pages": Steps("`nvidia-smi -q -d PAGE_RETIREMENT`", "reset the GPU if pages are pending", "at 63 pages"),
+    "thermal_hw": Steps(
         "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE`; `ipmitool sdr type Fan`",
         "filters, blanking panels; stop the load if clocks stay at a half",
         _HEAT,
     ),
-    "thermal_sw": Entry("`nvidia-smi -q -d PERFORMANCE,TEMPERATURE`", "raise the fan profile, spread jobs", _HEAT),
-    "temp_margin": Entry("`nvidia-smi -q -d TEMPERATURE`: T.Limit", "lower the power limit", _HEAT),
-    "temp_gpu": Entry("`nvidia-smi -q -d TEMPERATURE`", "lower the power limit", _HEAT),
-    "temp_memory": Entry("`nvidia-smi -q -d TEMPERATURE`: Memory", "raise the fan profile", _HEAT),
-    "hot_idle": Entry("`nvidia-smi`: temperature, power and processes", "", _HEAT),
-    "power_brake": Entry(
+    "thermal_sw": Steps("`nvidia-smi -q -d PERFORMANCE,TEMPERATURE`", "raise the fan profile, spread jobs", _HEAT),
+    "temp_margin": Steps("`nvidia-smi -q -d TEMPERATURE`: T.Limit", "lower the power limit", _HEAT),
+    "temp_gpu": Steps("`nvidia-smi -q -d TEMPERATURE`", "lower the power limit", _HEAT),
+    "temp_memory": Steps("`nvidia-smi -q -d TEMPERATURE`: Memory", "raise the fan profile", _HEAT),
+    "hot_idle": Steps("`nvidia-smi`: temperature, power and processes", "", _HEAT),
+    "power_brake": Steps(
         "`nvidia-smi -q -d PERFORMANCE`; `ipmitool sdr type 'Power Supply'`, `ipmitool sel list`",
         "the limit of rack or PDU",
         "supplies and rack are fine: the node's board",
     ),
-    "hw_slowdown": Entry(
+    "hw_slowdown": Steps(
         "`nvidia-smi -q -d PERFORMANCE` while it lasts; `ipmitool sel list`",
         "rule out heat and power; update the firmware",
         "it follows the GPU to another slot",
     ),
-    "pcie_replay": Entry(
+    "pcie_replay": Steps(
         "`dmesg -T`: AER messages; `lspci -vv -s ADDRESS`", "another slot",
         "errors that follow the board: the board; otherwise the node",
     ),
-    "pcie_link": Entry(
+    "pcie_link": Steps(
         "`lspci -vv -s ADDRESS` under load: LnkCap against LnkSta", "another slot",
         "the link stays short there",
     ),
-    "nvlink_errors": Entry("`nvidia-smi nvlink -e -i GPU`, twice", "reseat cable or bridge", _LINK),
-    "nvlink_down": Entry(
+    "nvlink_errors": Steps("`nvidia-smi nvlink -e -i GPU`, twice", "reseat cable or bridge", _LINK),
+    "nvlink_down": Steps(
         "`nvidia-smi nvlink -s -i GPU`; `systemctl status nvidia-fabricmanager`",
         "", _LINK,
     ),
-    "nvlink_fault": Entry(
+    "nvlink_fault": Steps(
         "`dmesg -T`: the earliest of XIDs 144 to 150 in the rack", "the action of its code at the origin",
         _LINK,
     ),
-    "fabric_link": Entry(
+    "fabric_link": Steps(
         "`nvidia-smi -q`: Fabric; `journalctl -u nvidia-fabricmanager`",
         "compare the versions of driver and fabric manager",
         "the log names the same switch or trunk after a restart",
     ),
-    "c2c_errors": Entry("`nvidia-smi c2c -s`", "", "the rate stays above that of other nodes"),
-    "imex": Entry(
+    "c2c_errors": Steps("`nvidia-smi c2c -s`", "", "the rate stays above that of other nodes"),
+    "imex": Steps(
         "`nvidia-imex-ctl -N` on a node of the domain", "the firewall between the nodes",
         "nodes answer each other and the domain stays down",
     ),
-    "dcgm_diag": Entry("`dcgmi diag -r 2 -j`", "run it with `-r 3` on the drained node", "the same test fails twice"),
-    "dcgm_health": Entry("`dcgmi health -c -g 0`", "", "it stays after reset and restart"),
-    "config_drift": Entry(
+    "dcgm_diag": Steps("`dcgmi diag -r 2 -j`", "run it with `-r 3` on the drained node", "the same test fails twice"),
+    "dcgm_health": Steps("`dcgmi health -c -g 0`", "", "it stays after reset and restart"),
+    "config_drift": Steps(
         "`nvidia-smi -q` of two GPUs", "`nvidia-smi -e 1`, `nvidia-smi -pm 1`, a reset",
         "the InfoROM stays invalid",
     ),
-    "smoothing_wear": Entry("the reading in `/gpus`", "", "plan the service now"),
-    "gpu_missing": Entry(
+    "smoothing_wear": Steps("the reading in `/gpus`", "", "plan the service now"),
+    "gpu_missing": Steps(
         "`nvidia-smi -L` against `lspci -d 10de:`; `dmesg -T`: RmInitAdapter", "",
         "the driver cannot start it after it was reseated",
     ),
-    "gpu_count": Entry("`nvidia-smi -L`, `lspci -d 10de:`", "", "the GPU is not on the bus after a restart"),
-    "driver_hung": Entry(
+    "gpu_count": Steps("`nvidia-smi -L`, `lspci -d 10de:`", "", "the GPU is not on the bus after a restart"),
+    "driver_hung": Steps(
         "`ps -eo pid,stat,wchan:32,comm`: state D; `cat /proc/PID/stack`", "power-cycle a node that does not restart",
         "it hangs again with the same driver",
     ),
-    "nvswitch_error": Entry(
+    "nvswitch_error": Steps(
         "`dmesg -T`: SXid; `journalctl -u nvidia-fabricmanager`", "", _LINK,
     ),
-    "ib_link_down": Entry("`ibstat`; `mlxlink -d DEVICE`", "exchange the cable with a port that works", _LINK),
-    "ib_link_degraded": Entry("`mlxlink -d DEVICE`: speed and width", "reset the port, exchange the cable", _LINK),
-    "ib_errors": Entry("`perfquery -x`, twice; `mlxlink -d DEVICE -c`", "clean, then exchange the cable", _LINK),
+    "ib_link_down": Steps("`ibstat`; `mlxlink -d DEVICE`", "exchange the cable with a port that works", _LINK),
+    "ib_link_degraded": Steps("`mlxlink -d DEVICE`: speed and width", "reset the port, exchange the cable", _LINK),
+    "ib_errors": Steps("`perfquery -x`, twice; `mlxlink -d DEVICE -c`", "clean, then exchange the cable", _LINK),
 }  # fmt: skip
 """By check of GPUs and of the node."""
 
@@ -187,3 +188,12 @@ def runbook(check: str) -> str:
     entry = RUNBOOK[check]
     parts = {"Verify": entry.verify, "Try": entry.attempt, "Give up": entry.give_up}
     return " ".join(f"**{title}**: {text}." for title, text in parts.items() if text) + "\n"
+
+
+def commands_of(check: str) -> list[str]:
+    """Return the commands that show the fault of a check of a GPU."""
+    texts = re.findall(r"`([^`]+)`", RUNBOOK[check].verify)
+    return [text for text in texts if text.split()[0] in _PROGRAMS]
+
+
+_PROGRAMS = ("dcgmi", "dmesg", "ibstat", "journalctl", "lspci", "nvidia-imex-ctl", "nvidia-smi", "systemctl")
