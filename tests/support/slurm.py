@@ -52,7 +52,12 @@ class SlurmCluster:
     @property
     def environment(self) -> dict[str, str]:
         """The environment in which Slurm's commands use this cluster."""
-        return os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf")}
+        return os.environ | {"SLURM_CONF": self.configuration}
+
+    @property
+    def configuration(self) -> str:
+        """The file that SLURM_CONF names."""
+        return str(self.folder / "slurm.conf")
 
     def run(self, *command: str) -> str:
         """Run one of Slurm's commands, or any that runs such; return what it printed.

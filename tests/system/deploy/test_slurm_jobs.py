@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +205,90 @@ def test_the_times_of_accounts_are_those_of_sacct(tmp_path: Path) -> None:
                 moment = datetime.fromisoformat(ours.replace("Z", "+00:00")).timestamp()
                 assert abs(moment - datetime.fromisoformat(theirs).timestamp()) < 3, (account, rows[job])
             assert len(account["gpus"]) == gpus
+
+
+def test_each_name_of_a_job_finds_its_account(tmp_path: Path) -> None:
+    """An array, jobs with shards of a GPU, one that is requeued, and an epilog that does nothing.
+
+    The components of a heterogeneous job need a node each, which a cluster on one machine does not have.
+    """
+    jobs, page, state = tmp_path / "jobs", tmp_path / "page.prom", tmp_path / "state"
+    watts = count(70)
+
+    def write() -> None:
+        """Write a page whose values have changed, as those of a working GPU."""
+        rows = (f'DCGM_FI_DEV_POWER_USAGE{{gpu="{gpu}",UUID="GPU-{gpu}",modelName="H100"}}' for gpu in range(5))
+        new, value = page.with_suffix(".new"), next(watts)
+        new.write_text("".join(f"{row} {value}\n" for row in rows))
+        new.rename(page)
+
+    write()
+    settings = ["source.kind=exporter", "source.interval=1", f"source.exporter.targets={page}", f"state_dir={state}"]
+    settings += [f"attribution.jobs.directories={jobs}", "attribution.jobs.interval=50ms"]
+    scripts = hooks(tmp_path, jobs)
+    scripts["Epilog"].write_text(
+        f"#!/bin/sh\n[ -e {tmp_path}/broken ] && exit 0\nPULSED_JOBS={jobs} exec {SCRIPTS}/epilog.sh\n"
+    )
+    with (
+        slurm(tmp_path / "slurm", gpus=5, shards=20, PrologFlags="Alloc", **scripts) as cluster,
+        serving(tmp_path, *(f"--set={each}" for each in settings), SLURM_CONF=cluster.configuration) as daemon,
+    ):
+
+        def submit(*options: str) -> str:
+            return cluster.run("sbatch", "--parsable", "--output=/dev/null", *options, "--wrap=sleep 600")
+
+        def account(name: str) -> Any:
+            write()
+            answer = daemon.get(f"/jobs/{name}")
+            return answer.json() if answer.status == 200 else {"gpus": [], "total": {"gpu_seconds": 0.0}, "state": ""}
+
+        def raw_ids(job: str) -> list[str]:
+            return cluster.run("squeue", "--noheader", "--format=%A", f"--jobs={job}").split()
+
+        def gpus(name: str) -> set[str]:
+            return {gpu["gpu"] for gpu in account(name)["gpus"]}
+
+        array = submit("--gres=gpu:1", "--array=1-2")
+        until(lambda: len(names(jobs)) == 2)
+        most, least = submit("--gres=shard:3"), submit("--gres=shard:1")
+        until(lambda: len(names(jobs)) == 4)
+
+        # A task has one GPU, and the array two; each by all of its names.
+        until(lambda: len(gpus(array)) == 2)
+        assert gpus(f"{array}_1") | gpus(f"{array}_2") == gpus(array)
+        assert gpus(f"{array}_1") != gpus(f"{array}_2")
+        ids = {task: raw_id for task in ("1", "2") for raw_id in raw_ids(f"{array}_{task}") if raw_id != array}
+        assert ids, "the last task has the id of the array"
+        for task, raw_id in ids.items():
+            assert gpus(raw_id) == gpus(f"{array}_{task}")
+        assert gpus(f"{most}.0") == gpus(most) == gpus(least)
+        words = (sys.executable, "-m", "pulsed", "job", f"{array}_2", f"http://{daemon.address}", "--format=json")
+        printed = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=SECONDS).stdout)
+        assert {gpu["gpu"] for gpu in printed["gpus"]} == gpus(f"{array}_2")
+
+        # Shards are parts of the GPU, whatever the jobs do.
+        until(lambda: (account(most)["total"].get("allocated_gpu_seconds") or 0.0) >= 2.0)
+        total = account(most)["total"]
+        assert total["lower"]["observed_seconds"] in (None, 0.0)
+        until(lambda: (account(least)["total"].get("allocated_gpu_seconds") or 0.0) >= 1.0)
+
+        # The epilog of the first does nothing: its file stays, and the next job there shows that it has ended.
+        (tmp_path / "broken").touch()
+        cluster.run("scancel", most)
+        until(lambda: most not in cluster.jobs())
+        (tmp_path / "broken").unlink()
+        third = submit("--gres=shard:3")
+        until(lambda: f"::{third}" in " ".join(names(jobs)))
+        assert any(name.endswith(f"::{most}") for name in names(jobs))
+        until(lambda: account(most)["state"] == "ended")
+        until(lambda: {gpu["shared_by"] for gpu in account(third)["gpus"]} == {2})
+        assert account(third)["state"] == account(least)["state"] == "running"
+        assert 'reason="stale_job"} 1' in daemon.get("/metrics").text
+
+        # A job that is requeued has two accounts with one name, and the newest is its answer.
+        cluster.run("scontrol", "requeue", third)
+        until(lambda: account(third)["state"] == "ended")
+        until(lambda: cluster.run("squeue", "--noheader", "--format=%T", f"--jobs={third}") == "PENDING")
+        cluster.run("scontrol", "update", f"JobId={third}", "StartTime=now+2")
+        until(lambda: account(third)["state"] == "running")
+        assert len(account(third)["earlier"]) == 1
