@@ -18,8 +18,8 @@ from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.tick import Tick
 from pulsed.owners.accounting import OwnerAccounting
-from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
+from pulsed.owners.accounting.account import FREE, OwnerAccount
+from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, scaled
 from tests.support.sequences.world import Step, World, raw_tick
 from tests.support.ticks import missing_in, readings_of, results_of
 
@@ -269,6 +269,32 @@ def _latched_until_resolved(sequence: Sequence[Step], done: Replay) -> Iterator[
                     del raised[key]
 
 
+def _owners_and_free_time_are_all_time(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    """All observed time of a GPU is in the estimates of its owners, or that of no owner; of a GPU that is kept without
+    being listed or named at the end, the last part waits for what it shows next."""
+    if len({target for ticks in done.ticks for target in ticks}) != 1:
+        return
+    whole: dict[GpuKey, float] = {}
+    last: dict[GpuKey, CounterSnapshot] = {}
+    waiting = set[GpuKey]()
+    for tick in (tick for ticks in done.ticks for tick in ticks.values()):
+        for row in tick.gpus:
+            key, now = row.device.entity.key, row.result.counters
+            (waiting.discard if row.is_listed and row.owners is not None else waiting.add)(key)
+            if row.is_listed and not row.is_split:
+                if key in last and last[key].created == now.created:
+                    whole[key] = whole.get(key, 0.0) + observed(increase(last[key], now))
+                last[key] = now
+    counted = dict.fromkeys(whole, 0.0)
+    for account in [*done.ended, *done.running]:
+        for key, on_gpu in account.gpus.items():
+            counted[key] = counted.get(key, 0.0) + observed(on_gpu.estimate)
+    for key in counted:
+        missing, slack = whole.get(key, 0.0) - counted[key], TOLERANCE * max(1.0, counted[key])
+        if missing < -slack or (missing > slack and key not in waiting):
+            yield len(done.ticks), f"{key}: owners and free time have {counted[key]:g} s of {whole.get(key, 0.0):g} s"
+
+
 def _owners_and_nobody_add_up(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
     """Of an increase, those who have the GPU at both ends get equal shares of all who have it at one of them, less what
     may be of an owner before, which is in their upper bound.
@@ -281,7 +307,7 @@ def _owners_and_nobody_add_up(sequence: Sequence[Step], done: Replay) -> Iterato
     least, most = _both_ends(done, skip_unnamed=False), _both_ends(done, skip_unnamed=True)
     counted: dict[GpuKey, CounterVector] = {}
     bounds: dict[GpuKey, CounterVector] = {}
-    for account in [*done.ended, *done.running]:
+    for account in [each for each in (*done.ended, *done.running) if each.owner.key != FREE.key]:
         for key, on_gpu in account.gpus.items():
             counted[key] = added(counted.get(key, EMPTY), on_gpu.estimate)
             bounds[key] = added(bounds.get(key, EMPTY), on_gpu.upper)
@@ -366,5 +392,6 @@ LAWS = (
     _ok_needs_vitals,
     _latched_until_resolved,
     _owners_and_nobody_add_up,
+    _owners_and_free_time_are_all_time,
     _owners_end_with_a_source,
 )
