@@ -48,25 +48,26 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.node is not None:
         options.parser.error("--node needs --forget")
-    return health(clients, options.format, sys.stdout)
+    return health(clients, options.format, sys.stdout, options.require_coverage)
 
 
-def health(clients: Sequence[DaemonClient], format: str, out: TextIO) -> int:
+def health(clients: Sequence[DaemonClient], format: str, out: TextIO, require_coverage: float = 0.0) -> int:
     """Print the health of all GPUs of one or several daemons; return the exit code.
 
     Args:
         clients: of the daemons. If there are several, one without an answer is an unknown row.
         format: `table`, `json`, or `line`: one line with performance data, for Nagios.
         out: where to print.
+        require_coverage: share of the checks of each GPU that must be known, 0..1.
 
     Raises:
         HealthUnavailable: the only daemon did not answer, or the certificates cannot be read.
     """
     rows = [row for client in clients for row in _rows_of(client, is_only=len(clients) == 1)]
     with contextlib.suppress(BrokenPipeError):  # a reader that has read enough changes no state
-        out.write(_FORMATS[format](rows))
+        out.write(_FORMATS[format](rows, require_coverage))
         out.flush()
-    return exit_code_of(rows)
+    return exit_code_of(rows, require_coverage)
 
 
 def _rows_of(client: DaemonClient, *, is_only: bool) -> list[Row]:
@@ -138,8 +139,12 @@ def forget(client: DaemonClient, gpu: str, node: str | None, out: TextIO) -> Non
     out.write(clean_lines(answer.decode("utf-8", "replace")))
 
 
-def _json(rows: Sequence[Row]) -> str:
+def _json(rows: Sequence[Row], require_coverage: float) -> str:
     return json.dumps(rows, indent=2) + "\n"
 
 
-_FORMATS: Mapping[str, Callable[[Sequence[Row]], str]] = {"table": health_table, "json": _json, "line": health_line}
+_FORMATS: Mapping[str, Callable[[Sequence[Row], float], str]] = {
+    "table": health_table,
+    "json": _json,
+    "line": health_line,
+}

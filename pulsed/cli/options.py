@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 from pulsed.cli.arguments import (
@@ -134,9 +135,23 @@ COUNTERS: Options = (
     option("--model", default="", help="leave out what this model lacks, such as 'Tesla T4'"),
 )  # fmt: skip
 
+
+def _share(text: str) -> float:
+    """Return a share, 0..1."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share; give a number from 0 to 1, such as 0.5")
+    return share
+
+
 HEALTH: Options = (
     *daemons(10.0),
     option("--format", choices=["table", "json", "line"], default="table", help="line: for Nagios"),
+    option("--require-coverage", type=_share, default=0.0, metavar="SHARE",
+           help="exit with 3, unknown, if fewer of the checks of a GPU are known: 0.5 is half of those that apply"),
     option("--forget", metavar="GPU",
            help="forget an absent GPU, by UUID or index; needs a daemon with --web.enable-lifecycle"),
     option("--node", help="with --forget: the node of the GPU, if several nodes have such a GPU"),

@@ -129,6 +129,7 @@ class HealthEvaluator:
         changes: list[HealthChange] = []
         xids: list[XidEvent] = []
         links_down = [fault for gpu in updated if (fault := gpu.link_down) is not None]
+        _compare_links(updated)
         for gpu in updated:
             if gpu.xids:
                 xids += _new_xids(gpu)
@@ -166,6 +167,18 @@ class HealthEvaluator:
         self._table.restore(self._tracker, recent, self._here)
         boards = [ExpectedGpu(gpu.device, gpu.last_seen) for gpu in recent if gpu.entity.kind == "gpu"]
         self._tracker.presence.expect(saved.target, boards)
+
+
+def _compare_links(gpus: Sequence[GpuHealth]) -> None:
+    """Compare the PCIe lanes of GPUs of the same model and node."""
+    groups: dict[tuple[str, str], list[GpuHealth]] = {}
+    for gpu in gpus:
+        if gpu.inputs.widest_link:
+            groups.setdefault((gpu.device.entity.node, gpu.device.model), []).append(gpu)
+    for group in groups.values():
+        widest = {gpu.inputs.widest_link for gpu in group}
+        for gpu in group:
+            gpu.compare_links(widest)
 
 
 def _events_of(events: tuple[KernelEvent, ...], state: GpuState) -> tuple[KernelEvent, ...]:

@@ -41,6 +41,8 @@ class InstanceShares(NamedTuple):
     slices: int | None
 
 
+ALL = Share(1.0, 1.0)
+
 UNKNOWN_PROFILE = InstanceShares(EVERYTHING, EVERYTHING, None)
 
 
@@ -98,6 +100,10 @@ _MEMORY_SLICES = {1: (1, 2), 2: (2, 2), 3: (4, 4), 4: (4, 4), 7: (8, 8)}
 """By compute slices, the fewest and the most memory slices of a board that has eight."""
 
 
+_GUEST_SLICES = re.compile(r" ([1-7]) [0-9]+[ABCQ][0-9]?(ME)?$", re.IGNORECASE)
+"""The slices in the name of a vGPU that has a MIG instance of its host: `DC-4-96Q`."""
+
+
 def with_memory(board: Reading, instances: Sequence[Reading]) -> Reading:
     """Return the reading of a board with the memory of its instances, where its own is not measured."""
     sums = {
@@ -116,7 +122,10 @@ def with_memory(board: Reading, instances: Sequence[Reading]) -> Reading:
 
 
 def partitioning_of(model: str) -> Partitioning:
-    """Return how boards of a product are divided."""
+    """Return how boards of a product are divided; the board of a vGPU guest is the part that it has of one."""
+    if guest := _GUEST_SLICES.search(product_name(model)):
+        slices = int(guest[1])
+        return Partitioning("", slices, slices, float(slices), False)
     return next(row for row in PARTITIONINGS if is_product(row.pattern, model))  # the last one fits all
 
 
@@ -177,6 +186,8 @@ class MigRollup:
 
     def __init__(self, instances: Sequence[Device]) -> None:
         shares = [shares_of(device.entity.mig_profile, device.model) for device in instances]
+        if len(instances) == 1 and instances[0].guest:  # all that the guest has
+            shares = [InstanceShares(ALL, ALL, partitioning_of(instances[0].model).compute_slices)]
         compute = _WeightedSum(_fitted([share.compute for share in shares]))
         memory = _WeightedSum(_fitted([share.memory for share in shares]))
         self._sums = tuple(memory if name == "dram" else compute for name in Inputs._fields)

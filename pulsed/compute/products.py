@@ -365,6 +365,12 @@ BY_MODEL = (
 """By pattern, which RE2 (Prometheus) understands as well; the first match counts. Limits of models that report margins
 (H100 and newer) are calculated from them."""
 
+HAS_POWER_SMOOTHING = r"\bG?B[23]00\b"
+"""Products with a circuit that smooths power; its remaining life is 0 on others."""
+
+HAS_TEMPERATURE_MARGIN = r"\bG?H(20|100|200|800)\b|\bL(4|20|40S?)\b|\bAda\b|Blackwell|\bG?B[123]00\b|RTX [45]0[5-9]0"
+"""Products that report the margin to their temperature limit (NVML's T.Limit); it is 0 on some others."""
+
 _DATA_CENTRE = (
     r"\b(A100|A800|A10|A10G|A30|A40|L4|L40|L40S|T4|H100|H800|H20|H200|GH200|B100|B200|B300|GB200|GB300|V100|P100)\b"
 )

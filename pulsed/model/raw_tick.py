@@ -125,6 +125,7 @@ class KernelEvent(NamedTuple):
         fault: of an XID about an NVLink.
         cause: the XID that it is caused by, as the driver states it.
         action: of XID 154, the recovery action that the driver requests from now on, as NVML numbers them; 0 none.
+        place: of XIDs 13 and 31, where on the chip: `GPC 3, TPC 5, SM 1`; empty if the message names none.
     """
 
     kind: Literal["xid", "sxid", "bus_loss", "not_started"]
@@ -138,6 +139,7 @@ class KernelEvent(NamedTuple):
     fault: LinkFault | None = None
     cause: int | None = None
     action: int | None = None
+    place: str = ""
 
 
 class GpuProcess(NamedTuple):

@@ -24,17 +24,24 @@ Row = Mapping[str, Any]
 """An element of `/health/gpus`: a GPU, a target that does not deliver, or the node, which has no target."""
 
 
-def exit_code_of(rows: Sequence[Row]) -> int:
-    """Return the exit code: the worst of critical and warning, then unknown if any GPU or target is, then ok."""
+def exit_code_of(rows: Sequence[Row], require_coverage: float = 0.0) -> int:
+    """Return the exit code: the worst of critical and warning, then unknown if any GPU or target is, then ok.
+
+    Args:
+        require_coverage: share of the checks of each GPU that must be known; with fewer it is unknown, 0..1.
+    """
     worst = max((SEVERITY[row["state"]] for row in rows), default=SEVERITY["unknown"])
     if worst >= SEVERITY["warn"]:
         return CRITICAL if worst == SEVERITY["crit"] else WARNING
-    return UNKNOWN if not rows or any(row["state"] == "unknown" for row in rows) else OK
+    is_short = require_coverage > 0.0 and any(
+        row["gpu"] is not None and row["coverage"] < require_coverage for row in rows
+    )
+    return UNKNOWN if not rows or is_short or any(row["state"] == "unknown" for row in rows) else OK
 
 
-def health_table(rows: Sequence[Row]) -> str:
+def health_table(rows: Sequence[Row], require_coverage: float = 0.0) -> str:
     """Return the verdict, the problems with their remedies, and the state of every GPU."""
-    lines = [*demo_lines(rows), f"{_WORDS[exit_code_of(rows)]}: {_summary(rows)}"]
+    lines = [*demo_lines(rows), f"{_WORDS[exit_code_of(rows, require_coverage)]}: {_summary(rows)}"]
     for row in rows:
         for problem in row["problems"]:
             lines += [
@@ -49,10 +56,11 @@ def health_table(rows: Sequence[Row]) -> str:
 
 
 def _verdict(row: Row) -> str:
-    return f"{name_of(row)}  {row['state']}  ({'stale: ' if row['stale'] else ''}{_percent(row['coverage'])})"
+    known = _known_of([row]) if row["state"] == "ok" else ""
+    return f"{name_of(row)}  {row['state']}{known}  ({'stale: ' if row['stale'] else ''}{_percent(row['coverage'])})"
 
 
-def health_line(rows: Sequence[Row]) -> str:
+def health_line(rows: Sequence[Row], require_coverage: float = 0.0) -> str:
     """Return one line in the format of Nagios plugins: state, problems, performance data.
 
     `last_reset` among the performance data is the Unix time since which every GPU has been reset; absent without one.
@@ -62,7 +70,7 @@ def health_line(rows: Sequence[Row]) -> str:
     summary = "; ".join([*demo_lines(rows), *wrong, _summary(rows)]).replace("|", "/")
     gpus = sum(row["gpu"] is not None for row in rows)
     data = f"gpus={gpus} {numbers} coverage={_coverage(rows)}%{_last_reset(rows)}"
-    return clean(f"PULSED {_WORDS[exit_code_of(rows)]} - {summary} | {data}") + "\n"
+    return clean(f"PULSED {_WORDS[exit_code_of(rows, require_coverage)]} - {summary} | {data}") + "\n"
 
 
 def _last_reset(rows: Sequence[Row]) -> str:
@@ -83,10 +91,21 @@ def _summary(rows: Sequence[Row]) -> str:
     """Return the number of rows by state, and how much was evaluated."""
     if not rows:
         return "no GPUs"
-    counts = [f"{number} {state}" for state in reversed(STATES) if (number := _count(rows, state))]
+    by_state = {state: [row for row in rows if row["state"] == state] for state in reversed(STATES)}
+    counts = [
+        f"{len(of_state)} {state}{_known_of(of_state) if state == 'ok' else ''}"
+        for state, of_state in by_state.items()
+        if of_state
+    ]
     silent = sum(row["gpu"] is None and bool(row["target"]) for row in rows)
     targets = f"; {silent} without data" if silent else ""
     return f"{', '.join(counts)} ({_percent(_coverage(rows) / 100)}{targets})"
+
+
+def _known_of(rows: Sequence[Row]) -> str:
+    """Return how many checks are known of those that apply, `` 4/23``; empty where none applies."""
+    known, applicable = (sum(row.get(key) or 0 for row in rows) for key in ("known_checks", "applicable_checks"))
+    return f" {known}/{applicable}" if applicable else ""
 
 
 def _count(rows: Sequence[Row], state: str) -> int:

@@ -88,13 +88,13 @@ def test_the_exit_code_is_that_of_the_worst(server: Server, states: list[State],
 def test_the_table_says_what_and_since_when_and_what_to_do(server: Server) -> None:
     url = serve(server, with_health(0, judged("ok")), with_health(1, SICK), mig(2, 7))
     assert pulsed("health", url).stdout.splitlines() == [
-        "WARNING: 1 warn, 1 ok, 1 unknown (50 % of the checks have data)",
+        "WARNING: 1 warn, 1 ok 1/1, 1 unknown (50 % of the checks have data)",
         "",
         "node1 GPU 1  WARN  row_remap_pending  since 2025-12-31T23:59:55.100Z",
         "  A memory repair waits for a reset",
         "  -> Reset the GPU when the current jobs finish",
         "",
-        "node1 GPU 0  ok  (100 % of the checks have data)",
+        "node1 GPU 0  ok 1/1  (100 % of the checks have data)",
         "node1 GPU 1  warn  (50 % of the checks have data)",
         "node1 GPU 2:7  unknown  (0 % of the checks have data)",
     ]
@@ -103,7 +103,7 @@ def test_the_table_says_what_and_since_when_and_what_to_do(server: Server) -> No
 def test_the_line_is_for_nagios(server: Server) -> None:
     url = serve(server, with_health(0, judged("hot")), with_health(1, judged("ok")))
     assert pulsed("health", url, "--format", "line").stdout == (
-        "PULSED WARNING - node1 GPU 0 hot: temp_gpu; 1 hot, 1 ok (100 % of the checks have data)"
+        "PULSED WARNING - node1 GPU 0 hot: temp_gpu; 1 hot, 1 ok 1/1 (100 % of the checks have data)"
         " | gpus=2 crit=0 hot=1 warn=0 info=0 ok=1 unknown=0 coverage=100%\n"
     )
 
@@ -124,7 +124,8 @@ def test_a_target_without_data_is_unknown(server: Server, state: State, code: in
     )
     done = pulsed("health", f"http://127.0.0.1:{server.server_port}")
     assert done.returncode == code
-    assert f"1 {state}, 1 unknown (50 % of the checks have data; 1 without data)" in done.stdout
+    known = " 1/1" if state == "ok" else ""
+    assert f"1 {state}{known}, 1 unknown (50 % of the checks have data; 1 without data)" in done.stdout
     assert "b  UNKNOWN  telemetry\n  No GPU has been read: cannot connect\n" in done.stdout
     line = pulsed("health", f"http://127.0.0.1:{server.server_port}", "--format", "line").stdout
     assert "b unknown: telemetry" in line
@@ -149,7 +150,7 @@ def test_a_fleet_is_as_well_as_its_daemons(server: Server) -> None:
     done = pulsed("health", url, silent)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     assert done.stderr.startswith("pulsed: the list of processes shows the login of http://***@127.0.0.1:")
-    assert done.stdout.startswith("UNKNOWN: 1 ok, 1 unknown (50 % of the checks have data; 1 without data)")
+    assert done.stdout.startswith("UNKNOWN: 1 ok 1/1, 1 unknown (50 % of the checks have data; 1 without data)")
     assert f"{silent.replace('user:secret@', '')}  UNKNOWN  daemon" in done.stdout
     assert "secret" not in done.stdout
     serve(server, with_health(0, judged("crit")))
@@ -195,3 +196,15 @@ def test_a_certificate_that_is_not_trusted_is_answered_with_the_option(server: S
     assert f"pulsed: {url}/health/gpus shows a certificate that is not trusted: " in refused.stderr
     assert "with --ca-file" in refused.stderr
     assert pulsed("health", url, "--ca-file", str(authority.ca)).returncode == 0
+
+
+def test_few_known_checks_are_unknown_where_a_share_is_required(server: Server) -> None:
+    known = judged("ok")
+    half = replace(known, coverage=0.5, checks=(*known.checks, CheckState("pcie_link", "unknown")))
+    url = serve(server, with_health(0, half))
+    assert pulsed("health", url).stdout.startswith("OK: 1 ok 1/2 (")
+    assert pulsed("health", url, "--require-coverage", "0.5").returncode == 0
+    short = pulsed("health", url, "--require-coverage", "0.6", "--format", "line")
+    assert (short.returncode, short.stdout[:14]) == (3, "PULSED UNKNOWN")
+    wrong = pulsed("health", url, "--require-coverage", "60")
+    assert "give a number from 0 to 1" in wrong.stderr

@@ -275,3 +275,26 @@ def test_a_board_without_memory_for_another_instance_is_partitioned(
 ) -> None:
     rollup = MigRollup([instance(number, profile, model) for number in range(count)])
     assert rollup.unpartitioned == pytest.approx(left)
+
+
+@pytest.mark.parametrize(
+    ("model", "profile"),
+    [
+        ("NVIDIA RTX Pro 6000 Blackwell DC-4-96Q", "4g.96gb"),
+        ("NVIDIA-RTX-Pro-6000-Blackwell-DC-1-24Q", "1g.24gb"),
+        ("GRID A100-40C", "3g.20gb"),
+        ("NVIDIA A100-1-5CME", ""),
+    ],
+)
+def test_the_one_instance_of_a_guest_is_all_of_its_board(model: str, profile: str) -> None:
+    entity = Entity("mig", "0", "GPU-0", "0", profile, is_guest=True)
+    rollup = MigRollup([Device(entity, model)])
+    assert rollup.unpartitioned == 0.0
+    half = Inputs._make([0.5] * len(Inputs._fields))
+    assert rollup.bounds([Bounds(half, half)]) == Bounds(half, half)
+
+
+def test_a_board_of_four_slices_in_any_spelling() -> None:
+    for model in ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "nvidia-rtx-pro-6000-blackwell-server-edition"):
+        devices = [Device(Entity("mig", "0", "GPU-0", str(number), "1g.24gb"), model) for number in range(4)]
+        assert MigRollup(devices).unpartitioned == 0.0

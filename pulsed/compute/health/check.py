@@ -33,7 +33,7 @@ class Check:
     Attributes:
         id: its name in metrics, in JSON and in the configuration.
         title: what is wrong when it is raised.
-        rules: the worst of them is the state; it is known as soon as one of them is.
+        rules: the worst of them is the state; it is ok if none with its inputs present lacks those of its conditions.
         remedy: what to do. `{...}` stand for evidence.
         critical: what to do at crit, if that differs.
         recurs: what to do in addition if it was raised before within `HISTORY_SECONDS`; empty: that means nothing.
@@ -165,15 +165,19 @@ class GpuCheck:
         """
         if self._resting_on is not None and self.check.values_of(inputs.values) == self._resting_on:
             return None
-        check, old, covered = self.check, self.state, False
+        check, old, covered, is_complete = self.check, self.state, False, True
         worst_rule, worst = self.rules[0]
         for rule, rule_state in self.rules:
             rule.evaluate(rule_state, inputs, now)
             if rule_state.is_covered:
                 covered = True
+            elif rule_state.measure is not None:  # its inputs are there, and those of its conditions are not
+                is_complete = False
             if rule_state.severity > worst.severity:
                 worst_rule, worst = rule, rule_state
         severity, unless = worst.severity, check.unless
+        if severity == 0 and not is_complete:
+            severity, covered = SEVERITY["unknown"], False
         if severity == 0 and check.required and all(inputs.value(name) is None for name in check.required):
             severity, covered = SEVERITY["unknown"], False
         is_other_kind = unless and any(inputs.value(name) is not None for name in unless)

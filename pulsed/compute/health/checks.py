@@ -11,7 +11,7 @@ from dataclasses import replace
 from operator import eq, gt, lt
 
 from pulsed.compute.health.check import Check, check
-from pulsed.compute.health.inputs import ACTIVITY, SEVERITY_INPUTS
+from pulsed.compute.health.inputs import ACTIVITY, LINK_LOAD, SEVERITY_INPUTS
 from pulsed.compute.health.measures import (
     MILD_RESULT,
     PCIE_LIMIT_INPUTS,
@@ -19,17 +19,20 @@ from pulsed.compute.health.measures import (
     faults,
     imex_was_ready,
     links_down,
+    nonzero_unless,
     of_data_centre,
     outlier_recoveries,
+    pcie_generation_ratio,
     pcie_replay_limit,
     pcie_width_ratio,
     requested_action,
 )
-from pulsed.compute.health.rule import Measure, Rule, When, difference, distance, ratio, total
-from pulsed.compute.health.rule_kinds import DIAG_FAILED, DIAG_WARNED, Codes, DiagResults, Duty, Increase, step
+from pulsed.compute.health.rule import Measure, Rule, When, difference, distance, total
+from pulsed.compute.health.rule_kinds import DIAG_FAILED, DIAG_WARNED, Codes, DiagResults, Duty, Increase, Lanes, step
 from pulsed.compute.health.windows import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, RECOVERY_ADVICE, RESET_LATER
+from pulsed.compute.products import HAS_POWER_SMOOTHING, HAS_TEMPERATURE_MARGIN
 from pulsed.compute.sample import FRESH_SECONDS
 from pulsed.durations import DAY, HOUR, MINUTE, in_words
 from pulsed.model.health import State
@@ -79,17 +82,20 @@ def _event_count(reason: str, state: State) -> Rule:
 def _below_maximum(quantity: str, levels: Mapping[State, float], text: str, by: Measure) -> Rule:
     """Return a rule for a PCIe link that has less than it can while the GPU is active.
 
-    An idle link has a lower generation, and on some boards fewer lanes.
+    An idle link has a lower generation, and on some boards fewer lanes. Workstation boards are in P1 or P2 at full
+    load.
     """
-    return Rule(
+    kind = Lanes if quantity == "width" else Rule
+    return kind(
         f"pcie_{quantity}_ratio",
         levels,
-        f"of the device's {text} in P0 and while active",
+        f"of the device's {text} in P0 to P2 and while active, without a P-state from {LINK_LOAD:.0%} activity on",
         (f"pcie_link_{quantity}", f"pcie_link_{quantity}_max"),
         number="below {:.0%}",
         by=by,
         below=True,
-        when=(When("performance_state", eq, 0), When(ACTIVITY, gt, 0)),
+        other_inputs=("performance_state", ACTIVITY),
+        when=(When("pcie_load", eq, 1),),
         enter=MINUTE,
     )
 
@@ -194,7 +200,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     check(
         "xid_warning",
-        "An XID that affected work on this GPU",
+        "An XID that is not critical",
         XidRule(
             inputs=SEVERITY_INPUTS,
             text="after an XID of that severity, or until a reset",
@@ -202,7 +208,7 @@ CHECKS: tuple[Check, ...] = (
             keep={"info": 10 * MINUTE, "warn": HOUR},
         ),
         note="unknown XIDs are warn; a critical one is warn after its 24 h until the GPU is reset; 45 does not count",
-        remedy="XID {xid:g} affected work on this GPU: {advice}, and watch whether the code returns.",
+        remedy="XID {xid:g} on this GPU: {advice}, and watch whether the code returns.",
         source="NVIDIA's XID catalogue",
         guest=True,
     ),
@@ -214,8 +220,9 @@ CHECKS: tuple[Check, ...] = (
             choose="repeated",
             keep={"info": DAY, "warn": DAY},
         ),
-        note="info for a code that programs cause while the same program had the GPU each time: it is the suspect",
-        remedy="XID {xid:g} repeats on one GPU: run a diagnostic before it gets new jobs.",
+        note="info for a code that programs cause while the same program had the GPU each time: it is the suspect; "
+        "where the kernel log names GPC and TPC, the same place in 3 bursts is warn, and different places are info",
+        remedy="XID {xid:g} repeats on one GPU: {advice}.",
         source="NVSentinel",
         guest=True,
     ),
@@ -360,6 +367,7 @@ CHECKS: tuple[Check, ...] = (
             "below the limit",
             number="at {:g} °C or less",
             below=True,
+            by=nonzero_unless(HAS_TEMPERATURE_MARGIN),
             enter=10.0,
             clear=3.0,
         ),
@@ -458,10 +466,9 @@ CHECKS: tuple[Check, ...] = (
         "pcie_link",
         "The PCIe link is narrower or slower than possible",
         _below_maximum("width", {"warn": 0.999, "crit": 0.499}, "lanes", pcie_width_ratio),
-        _below_maximum("generation", {"warn": 0.999}, "PCIe generation", ratio),
-        remedy=(
-            "The PCIe link is narrower or slower than the GPU supports: reseat the board and check the slot and BIOS."
-        ),
+        _below_maximum("generation", {"warn": 0.999}, "PCIe generation", pcie_generation_ratio),
+        note="info for lanes that all GPUs of this model on the node have lacked since their first sample",
+        remedy="The PCIe link is narrower or slower than the GPU supports: {advice}.",
         source="the device's own maximum; links idle at a lower generation",
     ),
     check(
@@ -677,7 +684,9 @@ CHECKS: tuple[Check, ...] = (
             "of its life left",
             number="at {:.0%} or less",
             below=True,
+            by=nonzero_unless(HAS_POWER_SMOOTHING),
         ),
+        note="0 counts on products with this circuit, or after a value above 0",
         remedy="The power smoothing circuit is worn: schedule service for this board.",
         source="DCGM field 1432",
         optional=True,

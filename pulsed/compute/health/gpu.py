@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
 from pulsed.compute.activity import activity_of
 from pulsed.compute.health.check import GpuCheck, without_jitter
-from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts
+from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts, pcie_load
 from pulsed.compute.health.link_faults import LINK_DOWN, SOME_RACK, LinkDown, is_link_down, link_of
 from pulsed.compute.health.reachability import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
@@ -32,6 +32,7 @@ EVALUATION_SECONDS = 1.0
 
 
 _REASONS, _XID, _MIG_MODE = (POSITION[name] for name in ("clocks_event_reasons", "xid_last_code", "mig_mode"))
+_PSTATE, _WIDTH = POSITION["performance_state"], POSITION["pcie_link_width"]
 
 _IN_EXTRAS: tuple[Value, ...] = (None,) * len(IN_EXTRAS)
 _NO_FACTS: tuple[Value, ...] = (None, None, None)
@@ -184,6 +185,7 @@ class GpuHealth:
         self._update_answer(sample, row, delivered, node)
         activity = activity_of(reading)
         is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), decision.covered, now)
+        inputs.widest_link = max(inputs.widest_link, reading[_WIDTH] or 0.0)
         inputs.values = reading + self._facts(freshness, reading, node, activity)
         if is_measured and (moment := self.restarts.energy.update(reading.energy_joules_total, now)) is not None:
             self._reset(moment)
@@ -198,6 +200,14 @@ class GpuHealth:
                 duty.observe(state, inputs, now)
                 check.wake()
         self.is_due = node.interval >= EVALUATION_SECONDS or int(now + ROUNDING) != self._second
+
+    def compare_links(self, widest: Collection[float]) -> None:
+        """Compare the lanes with the most that the GPUs of its model on its node have had, one number each."""
+        inputs = self.inputs
+        by_design = set(widest) == {inputs.widest_link} and inputs.values[_WIDTH] == inputs.widest_link
+        if by_design is not inputs.has_lanes_by_design:
+            inputs.has_lanes_by_design = by_design
+            self._by_id["pcie_link"].wake()
 
     def change_source(self) -> None:
         """Take another source of the same GPU from the next sample on."""
@@ -337,6 +347,7 @@ class GpuHealth:
             age if not age else 0.0 if freshness.is_fresh else round(age),
             round(1.0 - present / max_present, 2) if max_present else 0.0,
             activity,
+            pcie_load(reading[_PSTATE], activity),
             1.0 if node.reads_kernel_log else None,
             *(_NO_FACTS if self.inputs.extras is None else exporter_facts(self.inputs.extras, reading[_REASONS])),
             *_IN_EXTRAS,

@@ -80,6 +80,19 @@ def links_text(counts: Iterable[tuple[int, float]]) -> str:
 ACTIVITY = "gpu_activity_ratio"
 """The larger of graphics engine activity and GPU utilization."""
 
+LINK_LOAD, LINK_STATE = 0.2, 2.0
+"""Activity at which a GPU without a P-state, and P-state in which an active GPU, uses its PCIe link at full speed."""
+
+
+def pcie_load(performance_state: Value, activity: Value) -> Value:
+    """Return 1 while a load keeps the PCIe link at full speed, 0 while none does; None if unknown."""
+    if activity is None or not activity:
+        return activity
+    if performance_state is None:
+        return float(activity > LINK_LOAD)
+    return float(performance_state <= LINK_STATE)
+
+
 IN_EXTRAS = ("health_watches", "nvlink_states", "nvlink_counters")
 """Inputs that are not numbers: they are in `GpuInputs.extras`."""
 
@@ -89,6 +102,7 @@ FACTS = (
     "inputs_age_seconds",
     "inputs_blank_ratio",
     ACTIVITY,
+    "pcie_load",
     "kernel_log",
     "clock_event_hw_thermal",
     "clock_event_hw_power_brake",
@@ -124,6 +138,8 @@ class GpuInputs:
         model: product name.
         severity_of: returns the severity of an XID.
         pcie_width_max: lanes that the riser provides; 0: as the device reports.
+        widest_link: most lanes since the first sample; 0 before.
+        has_lanes_by_design: whether all GPUs of the model on the node have never had more lanes than this one has.
         severities: by check, its severity at this evaluation, of those that are evaluated before `dcgm_health`.
         values: the newest reading followed by `FACTS`, by `INPUT_POSITION`.
         extras: dcgm-exporter's own metrics.
@@ -137,6 +153,8 @@ class GpuInputs:
     model: str = ""
     severity_of: Callable[[int], XidSeverity] = severity_of
     pcie_width_max: int = 0
+    widest_link: float = 0.0
+    has_lanes_by_design: bool = False
     severities: dict[str, int] = field(default_factory=dict)
     values: tuple[Value, ...] = NO_INPUTS
     extras: Extras | None = None

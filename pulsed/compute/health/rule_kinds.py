@@ -156,6 +156,22 @@ def step(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Lanes(Rule):
+    """The measure is a share of lanes; info where the machine has no more by its design."""
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states that it can raise, the mildest first."""
+        return ("info", *self.levels)
+
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+        """Update the state for one GPU."""
+        Rule.evaluate(self, state, inputs, now)
+        if inputs.has_lanes_by_design and state.severity > SEVERITY["info"]:
+            state.severity = SEVERITY["info"]
+
+
 DIAG_WARNED, DIAG_FAILED = 2.0, 3.0
 """Results of a test (dcgm_structs.h, dcgmDiagResult_t); 0 passed, 1 skipped, 4 not run."""
 

@@ -47,6 +47,7 @@ class XidRecord:
         fault: details of the newest burst, of an XID about an NVLink: the worst of them.
         cause: the XID that it is caused by, as the driver stated it last.
         action: the recovery action that the driver requested last, of XID 154; None while no message named one.
+        places: when a message named a place on the chip within the last day, and the place.
     """
 
     last: float
@@ -57,6 +58,7 @@ class XidRecord:
     fault: LinkFault | None = None
     cause: int | None = None
     action: int | None = None
+    places: list[tuple[float, str]] = field(default_factory=list)
 
     @property
     def began(self) -> float:
@@ -67,6 +69,8 @@ class XidRecord:
         """Add the details of a message of the kernel, which a gauge may have announced before."""
         if self.dated and moment < self.last - BURST_GAP:
             return
+        if event.place:
+            self.places = [*self.places[1 - _MAX_BURSTS :], (moment, event.place)]
         self.cause = event.cause or self.cause
         self.action = event.action if event.action is not None else self.action
         if self.bursts and abs(moment - self.began) < BURST_GAP:
@@ -76,9 +80,48 @@ class XidRecord:
         ):
             self.fault = event.fault
 
+    def burst_places(self) -> list[str]:
+        """Return the place of each burst, the first that a message named; empty where none did."""
+        begins = [begin for begin, _ in self.bursts]
+        return [
+            next((place for at, place in self.places if begin - BURST_GAP < at and (end is None or at < end)), "")
+            for begin, end in zip(begins, [*begins[1:], None], strict=True)
+        ]
+
+
+SAME_PLACE = 3
+"""Bursts at one place that are not chance: a chip has some 70 pairs of GPC and TPC."""
+
+
+def _by_place(code: int, programs: Programs, places: Sequence[str]) -> RepeatedXid:
+    """Return what a code means that was at these places, one for each burst."""
+    if not all(places):
+        return RepeatedXid(code, programs)
+    near = Counter(place.partition(", SM")[0] for place in places)  # a TPC has two SMs
+    ((tpc, number),) = near.most_common(1)
+    if number < min(SAME_PLACE, len(places)):
+        return RepeatedXid(code, programs, is_of_programs=True)
+    (place, _), *_ = Counter(place for place in places if place.partition(", SM")[0] == tpc).most_common(1)
+    return RepeatedXid(code, (), place)
+
 
 def _rank(fault: LinkFault) -> tuple[bool, bool]:
     return not fault.is_injected, fault.is_fatal
+
+
+class RepeatedXid(NamedTuple):
+    """A code that keeps coming back.
+
+    Attributes:
+        programs: the suspects, which had the GPU each time; empty: none, or the GPU.
+        place: on the chip, where it was most often; empty if it is not known each time, or was never the same.
+        is_of_programs: whether it was at different places: programs cause it.
+    """
+
+    code: int
+    programs: Programs = ()
+    place: str = ""
+    is_of_programs: bool = False
 
 
 class _Burst(NamedTuple):
@@ -224,20 +267,23 @@ class XidLog:
             if record.last < moment:
                 record.cleared = True
 
-    def repeated(self, now: float) -> tuple[int, Programs] | None:
-        """Return the code that keeps coming back, and the programs that are the suspects; None for none.
+    def repeated(self, now: float) -> RepeatedXid | None:
+        """Return the code that keeps coming back, the one of a board first; None for none.
 
-        They are those that had the GPU each time, of codes that programs cause. Without any it is the GPU.
+        The place on the chip decides where messages named it each time: the same one again is the board's, different
+        ones are of programs. Otherwise, of codes that programs cause, those that had the GPU each time are the
+        suspects, and without any it is the GPU.
         """
-        repeats: list[tuple[int, Programs]] = []
+        repeats: list[RepeatedXid] = []
         for code, record in self.records.items():
             bursts = record.bursts = [burst for burst in record.bursts if now - burst[0] < REPEAT_WINDOW]
             owned = [set(programs) for _, programs in bursts if programs]
             common = set.intersection(*owned) if owned else set[str]()
             is_across = len(owned) >= 2 and not common
             if code != FOLLOWER and (len(bursts) >= 5 or (code == 31 and len(bursts) >= 3 and is_across)):
-                repeats.append((code, tuple(sorted(common)) if xid_of(code).scope == "app" else ()))
-        return min(repeats, key=lambda repeat: bool(repeat[1]), default=None)
+                programs = tuple(sorted(common)) if xid_of(code).scope == "app" else ()
+                repeats.append(_by_place(code, programs, record.burst_places()))
+        return min(repeats, key=lambda repeat: bool(repeat.programs) or repeat.is_of_programs, default=None)
 
     def _update_counts(self, extras: Extras, sticky: dict[int, None]) -> Iterator[tuple[str, int, int]]:
         """Yield codes that enter the exporter's window, but for one that the gauge has kept since the start."""

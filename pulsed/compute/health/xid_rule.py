@@ -20,12 +20,15 @@ from pulsed.compute.health.link_faults import (
 )
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.xid_log import XidRecord
-from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, advice_on, xid_of
+from pulsed.compute.health.xids import CORROBORABLE, ENDED_BY, FOLLOWER, XidSeverity, advice_on, xid_of
 from pulsed.durations import DAY, in_words
 from pulsed.model.health import SEVERITY, STATES, State
 
 MANY_LINKS = 3
 """GPUs of a node whose links go down together: their switch is more likely than each of them."""
+
+DIAGNOSE = "run a diagnostic before it gets new jobs"
+"""What to do about a GPU whose XIDs repeat, as the end of a sentence."""
 
 CRITICAL_SECONDS = DAY
 """Seconds for which a critical XID is critical. Without a reset it is a warning from then on."""
@@ -98,9 +101,17 @@ class XidRule(Rule):
         repeated = inputs.xids.repeated(now)
         if repeated is None:
             return 0
-        state.xid, state.suspects = repeated
+        state.xid, state.suspects = repeated.code, repeated.programs
         state.event_at = inputs.xids.records[state.xid].last
-        return SEVERITY["info" if state.suspects else "warn"]
+        state.advice = DIAGNOSE
+        meaning = f"XID {state.xid}, {xid_of(state.xid).description}"
+        if repeated.place:
+            state.detail = f"{meaning}; at the same place of the chip: {repeated.place}"
+            state.advice = f"{DIAGNOSE}, or run the program on another GPU"
+        elif repeated.is_of_programs and not state.suspects:
+            state.detail = f"{meaning}; at different places of the chip, errors of several programs"
+            state.advice = "look for the errors in the logs of these programs"
+        return SEVERITY["info" if state.suspects or repeated.is_of_programs else "warn"]
 
     def _worst(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
         worst, newest = 0, -inf
@@ -136,7 +147,12 @@ class XidRule(Rule):
             return None
         if self.choose == "warning" and record.action is not None:
             return None  # `recovery_action` is about it
-        if record.cleared or severity == "ok" or (code == FOLLOWER and not is_critical):
+        if (
+            _is_taken_back(code, record, inputs)
+            or record.cleared
+            or severity == "ok"
+            or (code == FOLLOWER and not is_critical)
+        ):
             return None
         return self._kept("crit" if is_critical else "info" if severity == "info" else "warn", record, now)
 
@@ -147,6 +163,12 @@ class XidRule(Rule):
     def _condition(self) -> str:
         states = [f"{state} for {in_words(seconds)}" for state, seconds in self.keep.items()]
         return f"{', '.join(states)} {self.text}"
+
+
+def _is_taken_back(code: int, record: XidRecord, inputs: GpuInputs) -> bool:
+    """Return whether a code came after this one that ends it."""
+    end = inputs.xids.records.get(ENDED_BY.get(code, 0))
+    return end is not None and end.last >= record.last
 
 
 def _describe(state: RuleState, code: int, inputs: GpuInputs, raised: State) -> None:

@@ -18,7 +18,7 @@ XidSeverity = Literal["ok", "info", "warn", "crit"]
 """`ok` is for the configuration: the code is counted and changes no state."""
 
 Scope = Literal["app", "driver", "firmware", "hardware", "memory", "nvlink", "pcie"]
-Action = Literal["none", "ignore", "restart_app", "reset_gpu", "reboot_node", "check_hardware"]
+Action = Literal["none", "ignore", "restart_app", "reset_gpu", "reboot_node", "check_hardware", "reset_for_smoothing"]
 
 ADVICE: Mapping[Action, str] = {
     "none": "read the kernel log at that time, and report the code if it returns",
@@ -26,6 +26,7 @@ ADVICE: Mapping[Action, str] = {
     "restart_app": "restart the program that ran on this GPU",
     "reset_gpu": "stop the jobs on this GPU and reset it",
     "reboot_node": "drain the node and restart it",
+    "reset_for_smoothing": "reset the GPU when the current jobs finish, if the power smoothing is needed",
     "check_hardware": "take the GPU out of service and check the hardware",
 }
 """The remedy for an action, as the end of a sentence."""
@@ -33,13 +34,18 @@ ADVICE: Mapping[Action, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """An error code of NVIDIA's driver: its meaning, severity, affected part, and the action that NVIDIA recommends."""
+    """An error code of NVIDIA's driver: its meaning, severity, affected part, and the action that NVIDIA recommends.
+
+    Attributes:
+        ends: the code that it takes back; None for none.
+    """
 
     code: int
     severity: XidSeverity
     scope: Scope
     action: Action
     description: str
+    ends: int | None = None
 
 
 RESET_LATER = "reset the GPU when the current jobs finish"
@@ -67,14 +73,25 @@ CORROBORABLE = frozenset({144, 145, 146, 149})
 
 
 def _parse(row: str) -> Xid:
-    code, severity, scope, action, description = row.split("\t")
-    return Xid(int(code), cast("XidSeverity", severity), cast("Scope", scope), cast("Action", action), description)
+    code, severity, scope, action, description, ends = row.split("\t")
+    return Xid(
+        int(code),
+        cast("XidSeverity", severity),
+        cast("Scope", scope),
+        cast("Action", action),
+        description,
+        int(ends) if ends else None,
+    )
 
 
 _, *_ROWS = Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()
 
 XIDS: Mapping[int, Xid] = {xid.code: xid for xid in map(_parse, _ROWS)}
 """By code."""
+
+
+ENDED_BY: Mapping[int, int] = {xid.ends: xid.code for xid in XIDS.values() if xid.ends is not None}
+"""By code, the one that takes it back."""
 
 
 def xid_of(code: int) -> Xid:

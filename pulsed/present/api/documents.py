@@ -307,6 +307,8 @@ class GpuHealthShape(DocumentModel):
     state: str
     severity: int
     coverage: float
+    known_checks: int = Field(description="checks that apply and are known")
+    applicable_checks: int = Field(description="checks that apply")
     last_reset: TimeOrNull = Field(description="last reset of the GPU, its driver or its node; null if none was seen")
     problems: list[HealthCheck] = Field(description="checks that are worse than ok")
 
@@ -350,6 +352,8 @@ def _health_row(
             "state": health.state,
             "severity": health.severity,
             "coverage": health.coverage,
+            "known_checks": sum(check.applies and check.state != "unknown" for check in health.checks),
+            "applicable_checks": sum(check.applies for check in health.checks),
             "last_reset": health.last_reset,
             "problems": problems,
         }

@@ -241,6 +241,12 @@ _LINK_FAULT = re.compile(
     r"(?:\s{0,9}[(\[]0x(?P<info>[0-9A-Fa-f]{1,8})\b)?"
 )
 """The XIDs of NVLink 5; drivers before 575 have a space after `XC` and `i`, and other brackets."""
+_PLACE = re.compile(
+    r"\bGPC ?(?P<GPC>[0-9]{1,3})\b(?:,? TPC ?(?P<TPC>[0-9]{1,3})\b(?:,? SM ?(?P<SM>[0-9]{1,3})\b)?)?"
+    r"(?:[ ,]{1,3}(?P<client>GPCCLIENT_[A-Z0-9_]{1,30}))?"
+)
+"""`(GPC 3, TPC 5, SM 1)` of XID 13, `GPC3 GPCCLIENT_T1_0` of XID 31."""
+
 _CAUSE = re.compile(r"\bcaused by previous Xid (?P<code>[0-9]{1,6})\b", re.IGNORECASE)
 
 _RECOVERY = re.compile(
@@ -274,6 +280,7 @@ def parse_message(message: str, time: float) -> KernelEvent | None:
             fault=fault,
             cause=int(cause["code"]) if cause else None,
             action=int(recovery["action"], 16) if recovery else None,
+            place=_place(match["rest"]),
         )
     if match := _SXID.match(message):
         fatal = _FATAL.match(match["rest"])
@@ -296,6 +303,16 @@ def _process(rest: str) -> tuple[int | None, str]:
     pid, name = match["pid"].strip(), (match["name"] or "").strip()
     number = int(pid) if _PID.fullmatch(pid) else 0
     return number or None, "" if name == "<unknown>" else _clean(name)
+
+
+def _place(rest: str) -> str:
+    """Return where on the chip an exception was; empty if the message names no GPC."""
+    match = _PLACE.search(rest)
+    if match is None:
+        return ""
+    return ", ".join(f"{name} {match[name]}" for name in ("GPC", "TPC", "SM") if match[name]) + (
+        f", {match['client']}" if match["client"] else ""
+    )
 
 
 def _link_fault(rest: str) -> LinkFault | None:

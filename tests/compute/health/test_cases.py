@@ -10,7 +10,7 @@ from pulsed.compute.health.checks import CHECKS
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import SEVERITY
 from pulsed.model.tick import Extras
-from tests.compute.health.sim import GPU, Sim
+from tests.compute.health.sim import GPU, OTHER, Sim
 
 A100 = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA A100-SXM4-80GB")
 UNNAMED = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA B200")
@@ -399,3 +399,75 @@ def test_the_health_does_not_change_while_nothing_is_raised() -> None:
 def test_states_are_ordered() -> None:
     assert SEVERITY == {"unknown": -1, "ok": 0, "info": 1, "warn": 2, "hot": 3, "crit": 4}
     assert GPU.whole
+
+
+BUSY = {"gpu_utilization_ratio": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("load", "state", "covered"),
+    [
+        ({**BUSY, "performance_state": 0.0}, "warn", True),
+        ({**BUSY, "performance_state": 1.0}, "warn", True),
+        ({**BUSY, "performance_state": 2.0}, "warn", True),
+        ({**BUSY, "performance_state": 8.0}, "ok", True),
+        (BUSY, "warn", True),
+        ({"gpu_utilization_ratio": 0.1}, "ok", True),
+        ({"performance_state": 0.0}, "unknown", False),
+        ({}, "unknown", False),
+    ],
+)
+def test_a_slow_link_counts_under_load_whatever_shows_it(load: dict[str, float], state: str, covered: bool) -> None:
+    """rtx6kpro#88: a link at generation 2 for hours, in P1; without activity and P-state it is unknown, never ok."""
+    check = Sim().run(70, "pcie_link", **link(pcie_link_generation=2.0, **load))
+    assert (check.state, check.covered) == (state, covered)
+
+
+def test_lanes_that_a_gpu_never_had_are_info() -> None:
+    """aws-k8s-tester#806: sizes of instances with fewer lanes than the board supports."""
+    busy = {"performance_state": 0.0, **BUSY}
+    sim = Sim()
+    check = sim.run(70, "pcie_link", **link(pcie_link_width=8.0, **busy))
+    assert check.state == "info"
+    assert "health.pcie_width_max" in check.remedy
+    assert sim.run(70, "pcie_link", **link(pcie_link_width=4.0, **busy)).state == "crit", "it had eight"
+
+
+def test_a_gpu_with_fewer_lanes_than_its_neighbour_is_a_fault() -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    busy = {"performance_state": 0.0, **BUSY}
+    for _ in range(70):
+        tick = sim.tick(link(pcie_link_width=8.0, **busy), link(pcie_link_width=16.0, **busy))
+    assert [health.check("pcie_link").state for health in tick.healths] == ["warn", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("model", "values", "state"),
+    [
+        ("NVIDIA GeForce RTX 5090", (0.0,), "unknown"),
+        ("NVIDIA A100-SXM4-80GB", (0.0,), "unknown"),
+        ("NVIDIA GB300", (0.0,), "crit"),
+        ("NVIDIA GeForce RTX 5090", (0.5, 0.05), "warn"),
+        ("NVIDIA GeForce RTX 5090", (0.5, 0.0), "crit"),
+    ],
+)
+def test_a_life_of_0_counts_where_the_circuit_is_or_was_used(model: str, values: tuple[float, ...], state: str) -> None:
+    sim = Sim(devices=[replace(GPU, model=model)])
+    for value in values:
+        check = sim.run(3, "smoothing_wear", power_smoothing_lifetime_remaining_ratio=value)
+    assert (check.state, check.applies) == (state, state != "unknown")
+
+
+@pytest.mark.parametrize(
+    ("model", "values", "state"),
+    [
+        ("NVIDIA A100-SXM4-80GB", (0.0,), "unknown"),
+        ("NVIDIA H100 80GB HBM3", (0.0,), "hot"),
+        ("NVIDIA A100-SXM4-80GB", (20.0, 0.0), "hot"),
+    ],
+)
+def test_a_margin_of_0_counts_where_the_product_has_one(model: str, values: tuple[float, ...], state: str) -> None:
+    sim = Sim(devices=[replace(GPU, model=model)])
+    for value in values:
+        check = sim.run(20, "temp_margin", temperature_margin_celsius=value)
+    assert check.state == state

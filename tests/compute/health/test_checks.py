@@ -23,6 +23,7 @@ from tests.compute.health.sim import GPU, OTHER, Sim
 
 NOT_READINGS = {
     ACTIVITY,
+    "pcie_load",
     "inputs_blank_ratio",
     "polls_missed",
     "polls_unlisted",
@@ -117,8 +118,9 @@ WAYS: Mapping[tuple[str, str], Way] = {
     ("hw_slowdown", "info"): grows("reliability_violation_seconds_total", 0.01, 12),
     ("pcie_replay", "warn"): grows("pcie_replays_total", 10.0, 30),
     ("pcie_replay", "crit"): grows("pcie_replays_total", 1000.0, 60),
-    ("pcie_link", "warn"): always(70, **link(pcie_link_width=8.0), **LOADED),
-    ("pcie_link", "crit"): always(70, **link(pcie_link_width=4.0), **LOADED),
+    ("pcie_link", "info"): always(70, **link(pcie_link_width=8.0), **LOADED),
+    ("pcie_link", "warn"): then({**link(), **LOADED}, {**link(pcie_link_width=8.0), **LOADED}, 70),
+    ("pcie_link", "crit"): then({**link(), **LOADED}, {**link(pcie_link_width=4.0), **LOADED}, 70),
     ("nvlink_errors", "warn"): grows("nvlink_crc_errors_total", 1.0, 8),
     ("nvlink_errors", "crit"): grows("nvlink_crc_errors_total", 2000.0, 8),
     ("nvlink_errors", "info"): Way(lambda _: {}, 3, 1.0, Extras(nvlink_counters=recovered(99.0))),
@@ -141,7 +143,9 @@ WAYS: Mapping[tuple[str, str], Way] = {
     ("config_drift", "warn"): always(ecc_mode=1.0, ecc_mode_pending=0.0),
     ("hot_idle", "warn"): always(140, 15.0, temperature_celsius=72.0, gpu_utilization_ratio=0.0),
     ("smoothing_wear", "warn"): always(power_smoothing_lifetime_remaining_ratio=0.1),
-    ("smoothing_wear", "crit"): always(power_smoothing_lifetime_remaining_ratio=0.0),
+    ("smoothing_wear", "crit"): then(
+        {"power_smoothing_lifetime_remaining_ratio": 0.01}, {"power_smoothing_lifetime_remaining_ratio": 0.0}
+    ),
 }
 
 
@@ -233,7 +237,7 @@ def test_rules_have_the_properties_of_the_table() -> None:
     heat = {"hardware_thermal_ratio": 0x40, "software_thermal_ratio": 0x20, "thermal_violation_ratio": 0}
     brake = {"power_brake_ratio": 0x80, "power_brake_long_ratio": 0x80}
     slow = {"hardware_slowdown_ratio": 0x10000, "board_limit_ratio": 0}
-    loaded = [("performance_state", "eq", 0), ("gpu_activity_ratio", "gt", 0)]
+    loaded = [("pcie_load", "eq", 1)]
     lifetime = {"remapped_rows_uncorrectable_step", "ecc_dbe_aggregate_step", "retired_pages_dbe_step"}
     nvlink = {"replay_errors", "recovery_errors", "receive_errors", "link_recoveries", "link_recoveries_failed"}
     above = ("above_max_operating", "above_slowdown", "above_memory_max", "temperature_margin", "temperature")

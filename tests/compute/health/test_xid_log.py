@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from pulsed.compute.health.xid_log import BURST_GAP, MAX_CODES, REPEAT_WINDOW, XidLog, XidRecord
+from pulsed.compute.health.xid_log import BURST_GAP, MAX_CODES, REPEAT_WINDOW, RepeatedXid, XidLog, XidRecord
 from pulsed.compute.health.xids import FOLLOWER
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.model.tick import Extras
@@ -35,13 +37,13 @@ def test_a_code_that_comes_back_five_times_a_day_is_repeated() -> None:
         assert log.repeated(number * 1000.0) is None
         log.update(13.0, None, (), number * 1000.0 + 1)
         log.update(0.0, None, (), number * 1000.0 + 2)
-    assert log.repeated(5000.0) == (13, ())
-    assert log.repeated(REPEAT_WINDOW) == (13, ())
+    assert log.repeated(5000.0) == RepeatedXid(13)
+    assert log.repeated(REPEAT_WINDOW) == RepeatedXid(13)
     assert log.repeated(REPEAT_WINDOW + 1.0) is None
 
 
 def test_31_is_repeated_after_three_bursts_of_two_programs() -> None:
-    for jobs, expected in ((("a", "a", "a"), None), (("a", "b", "b"), (31, ())), (("a", "b"), None)):
+    for jobs, expected in ((("a", "a", "a"), None), (("a", "b", "b"), RepeatedXid(31)), (("a", "b"), None)):
         log = started()
         for number, job in enumerate(jobs):
             log.update(31.0, None, (job,), number * 1000.0 + 1)
@@ -288,3 +290,36 @@ def test_messages_of_an_earlier_run_are_not_counted_again() -> None:
     assert list(again.add_kernel_events([kernel_event(79, 5.0)], (), now=12.0, time=12.0)) == []
     assert (again.records[79].count, again.records[79].cleared) == (1, True)
     assert list(again.add_kernel_events([kernel_event(79, 11.0)], (), now=12.0, time=12.0)) == [79]
+
+
+def at_places(code: int, places: Sequence[str], programs: Sequence[str]) -> RepeatedXid | None:
+    """What a code is that the kernel logged at these places, an hour after each other."""
+    log = started()
+    for number, (place, program) in enumerate(zip(places, programs, strict=True)):
+        now = 3600.0 * (number + 1)
+        log.add_kernel_events([KernelEvent("xid", code, now, "", place=place)], (program,), now, now)
+    return log.repeated(3600.0 * len(places) + 1.0)
+
+
+A, B = "GPC 3, TPC 5, SM 1", "GPC 3, TPC 5, SM 0"
+DIFFERENT = [f"GPC {number}, TPC {number}, SM 0" for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("code", "places", "programs", "expected"),
+    [
+        (13, [A] * 5, "xxxxx", RepeatedXid(13, (), A)),
+        (13, [A, B, A, *DIFFERENT[:2]], "abcde", RepeatedXid(13, (), A)),
+        (13, DIFFERENT, "abcde", RepeatedXid(13, is_of_programs=True)),
+        (13, DIFFERENT, "xxxxx", RepeatedXid(13, ("x",), is_of_programs=True)),
+        (13, [*DIFFERENT[:4], ""], "abcde", RepeatedXid(13)),
+        (13, [A] * 4, "abcd", None),
+        (31, ["GPC 3, GPCCLIENT_T1_0"] * 3, "abb", RepeatedXid(31, (), "GPC 3, GPCCLIENT_T1_0")),
+        (31, DIFFERENT[:3], "abb", RepeatedXid(31, is_of_programs=True)),
+    ],
+)
+def test_the_place_on_the_chip_decides(
+    code: int, places: list[str], programs: str, expected: RepeatedXid | None
+) -> None:
+    """NVSentinel#270, #271."""
+    assert at_places(code, places, programs) == expected

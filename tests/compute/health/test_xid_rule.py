@@ -10,7 +10,7 @@ from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS, xid_of
-from tests.compute.health.sim import give
+from tests.compute.health.sim import Sim, give
 
 CRITICAL, WARNING, REPEATED, FALLEN, CORRECTED, NVLINK = (
     next(rule for rule in BY_ID[id_].rules if isinstance(rule, XidRule))
@@ -136,3 +136,15 @@ def test_the_configuration_replaces_severities() -> None:
         *(False, True, True),
         *(False, False, False),
     ]
+
+
+def test_a_code_that_takes_another_back_ends_it() -> None:
+    """NVSentinel#1252: 162, engaged again, ends 163."""
+    sim = Sim()
+    sim.run(1, "xid_warning", xid_last_code=0.0)
+    alone = sim.run(2, "xid_warning", xid_last_code=163.0)
+    assert alone.state == "warn"
+    assert "if the power smoothing is needed" in alone.remedy
+    assert sim.run(2, "xid_warning", xid_last_code=162.0).message.count("163") == 0
+    again = sim.run(2, "xid_warning", xid_last_code=163.0)
+    assert "163" in again.message

@@ -178,3 +178,21 @@ def test_texts_have_no_control_characters(rest: str, start: str) -> None:
     if event is not None:
         assert (event.text + event.process).isprintable()
         assert len(event.text) <= 500
+
+
+@pytest.mark.parametrize(
+    ("rest", "place"),
+    [
+        ("13, pid=9, name=t, Graphics SM Warp Exception on (GPC 3, TPC 5, SM 1): Out Of Range", "GPC 3, TPC 5, SM 1"),
+        ("13, pid=9, name=t, Graphics SM Global Exception on (GPC 0, TPC 2, SM 0): Multiple", "GPC 0, TPC 2, SM 0"),
+        ("13, Graphics Exception on GPC 2: BAD", "GPC 2"),
+        ("31, pid=9, name=t, MMU Fault: ENGINE GRAPHICS GPC3 GPCCLIENT_T1_0 faulted @ 0x7f", "GPC 3, GPCCLIENT_T1_0"),
+        ("31, pid=9, name=t, MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f", ""),
+        ("31, MMU Fault: ENGINE CE2 HUBCLIENT_CE0 faulted @ 0x7f", ""),
+        ("79, GPU has fallen off the bus", ""),
+    ],
+)
+def test_the_place_on_the_chip(rest: str, place: str) -> None:
+    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): {rest}", 1.0)
+    assert event is not None
+    assert event.place == place
