@@ -78,9 +78,9 @@ class ComputeLayer:
         rounding, transcoding = tick.raw.layout.rounding, self._transcoding_instances() if self._boards else ()
         changes: list[ClassChange] = []
         for state in tracked.states:
-            row, before = state.row, state.debouncer.held
+            row, before = state.row, state.debouncer.shown_class
             row.result = self._result(state, row, rounding, is_transcoding=state in transcoding)
-            if (held := row.result.held).changes != before.changes:
+            if (held := row.result.shown_class).changes != before.changes:
                 since, classes = held.since or 0.0, (before.workload_class, held.workload_class)
                 changes.append(ClassChange(row.device, *classes, since, held.bottleneck))
         tick.changes = tuple(changes)
@@ -114,7 +114,7 @@ class ComputeLayer:
             utilization,
             workload,
             saturation,
-            state.debouncer.held,
+            state.debouncer.shown_class,
             counters.snapshot(),
             health.health,
             health.inputs.clock_events.shares,

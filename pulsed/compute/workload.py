@@ -14,7 +14,7 @@ from pulsed.compute.class_table import BOTTLENECKS, VARIABLES, Profile, Variable
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.result import NOT_HELD, USES, HeldWorkload, Workload
+from pulsed.model.result import NO_SHOWN_CLASS, USES, ShownClass, Workload
 from pulsed.model.vocabulary import UNKNOWN, WORKLOAD_CLASSES
 
 BOTTLENECK_STATES = (*BOTTLENECKS, UNKNOWN)
@@ -61,14 +61,14 @@ WORKLOAD = DerivedResult(
             name="workload_class",
             help="Workload class, debounced: 1 for the current class, 0 for all others",
             states=WORKLOAD_CLASSES,
-            get=lambda reading, result: result.held.workload_class,
+            get=lambda reading, result: result.shown_class.workload_class,
             label="class",
             json="workload.class",
         ),
         DerivedNumber(
             name="workload_class_changes_total",
             help="Changes of the debounced workload class",
-            get=lambda reading, result: result.held.changes,
+            get=lambda reading, result: result.shown_class.changes,
             csv=False,
             always=True,
         ),
@@ -76,7 +76,7 @@ WORKLOAD = DerivedResult(
             name="bottleneck",
             help="Bottleneck of the debounced workload class: 1 for the current one, 0 for all others",
             states=BOTTLENECK_STATES,
-            get=lambda reading, result: result.held.bottleneck,
+            get=lambda reading, result: result.shown_class.bottleneck,
             label="bottleneck",
             json="workload.bottleneck",
         ),
@@ -84,7 +84,7 @@ WORKLOAD = DerivedResult(
             json="workload.since",
             help="Time of the first sample of the current class",
             kind="time",
-            get=lambda reading, result: result.held.since,
+            get=lambda reading, result: result.shown_class.since,
         ),
         DerivedState(
             name="raw_class",
@@ -103,7 +103,7 @@ WORKLOAD = DerivedResult(
             json="workload.used",
             help="Whether any engine works: SMs, memory, copies, media or links; null if the inputs allow both",
             kind="flag",
-            get=lambda reading, result: result.held.used,
+            get=lambda reading, result: result.shown_class.used,
         ),
         DerivedState(
             name="use",
@@ -122,19 +122,19 @@ ROUNDING = 1e-9
 
 
 class ClassDebouncer:
-    """The held class of one GPU.
+    """The shown class of one GPU: flickers are left out.
 
     Args:
         seconds: how long a new class must last; 0 takes every change at once.
 
     Attributes:
-        held: the class now; the same object as long as nothing of it changes.
+        shown_class: the class now; the same object as long as nothing of it changes.
     """
 
-    __slots__ = ("_candidate", "_covered", "_enough", "_since", "held")
+    __slots__ = ("_candidate", "_covered", "_enough", "_since", "shown_class")
 
     def __init__(self, seconds: float) -> None:
-        self.held = NOT_HELD
+        self.shown_class = NO_SHOWN_CLASS
         self.reconfigure(seconds)
         self._candidate = ""
         self._since = self._covered = 0.0
@@ -149,11 +149,11 @@ class ClassDebouncer:
 
     def update(self, workload: Workload, seconds: float, time: float) -> None:
         """Take the next sample, which covers some seconds, and was taken at a time in Unix seconds."""
-        held, raw_class = self.held, workload.raw_class
+        held, raw_class = self.shown_class, workload.raw_class
         if raw_class == held.workload_class:
             self._candidate = ""
             if workload.bottleneck != held.bottleneck or workload.used is not held.used:
-                self.held = replace(held, bottleneck=workload.bottleneck, used=workload.used)
+                self.shown_class = replace(held, bottleneck=workload.bottleneck, used=workload.used)
             return
         if raw_class != self._candidate:
             self._candidate, self._since, self._covered = raw_class, time, 0.0
@@ -162,9 +162,9 @@ class ClassDebouncer:
             self._hold(workload, self._since)
 
     def _hold(self, workload: Workload, since: float) -> None:
-        held = self.held
+        held = self.shown_class
         is_change = held.since is not None and workload.raw_class != held.workload_class
-        self.held = HeldWorkload(
+        self.shown_class = ShownClass(
             workload.raw_class, workload.bottleneck, since, held.changes + is_change, workload.used
         )
         self._candidate = ""

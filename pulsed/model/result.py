@@ -115,7 +115,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldWorkload:
+class ShownClass:
     """What kind of work a GPU does, flickers left out.
 
     Attributes:
@@ -133,7 +133,7 @@ class HeldWorkload:
     used: bool | None = None
 
 
-NOT_HELD = HeldWorkload(UNKNOWN, UNKNOWN, None)
+NO_SHOWN_CLASS = ShownClass(UNKNOWN, UNKNOWN, None)
 """Before the first sample."""
 
 
@@ -144,7 +144,7 @@ class Result(NamedTuple):
         real_utilization: of this tick alone, as is `workload`.
         workload: with the raw class.
         saturation: how close it is to a limit, of this tick alone too.
-        held: the class with flickers left out.
+        shown_class: the class with flickers left out.
         counters: what was counted up to and with this tick.
         health: of the GPU; a MIG instance has its board's.
         clock_event_shares: by reason, the share of the last minute in which the clocks were held for it.
@@ -157,7 +157,7 @@ class Result(NamedTuple):
     real_utilization: RealUtilization
     workload: Workload
     saturation: Saturation
-    held: HeldWorkload = NOT_HELD
+    shown_class: ShownClass = NO_SHOWN_CLASS
     counters: CounterSnapshot = NOTHING_COUNTED
     health: Health = NOT_EVALUATED
     clock_event_shares: tuple[tuple[str, float], ...] = ()
@@ -168,9 +168,9 @@ class Result(NamedTuple):
     @property
     def use(self) -> Use:
         """Whether the GPU is used and, if not, whether an owner or memory in use holds it; flickers left out."""
-        if self.held.used is None:
+        if self.shown_class.used is None:
             return "unknown"
-        if self.held.used:
+        if self.shown_class.used:
             return "busy"
         return "held" if self.idle_kind == "held" else "free" if self.idle_kind == "free" else "idle"
 
@@ -184,7 +184,7 @@ NOT_COMPUTED = Result(
 
 
 class ClassChange(NamedTuple):
-    """A held class gave way to another one.
+    """A shown class gave way to another one.
 
     Attributes:
         before: the class that it had.

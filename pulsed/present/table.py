@@ -100,7 +100,7 @@ _COLUMNS = (
     Column("MIG", 11, left, _mig),
     Column("MODEL", 32, left, lambda match: match.device.model.removeprefix("NVIDIA ") or MISSING),
     Column("REAL UTIL", 12, right, _real_utilization),
-    Column("CLASS", 20, left, lambda match: match.result.held.workload_class),
+    Column("CLASS", 20, left, lambda match: match.result.shown_class.workload_class),
     Column("SM", 4, right, _percent("sm_active_ratio")),
     Column("TENS", 4, right, _percent("tensor_active_ratio")),
     Column("DRAM", 4, right, _percent("dram_active_ratio")),

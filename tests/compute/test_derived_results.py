@@ -42,7 +42,7 @@ def test_bounds_that_are_one_number_are_the_value_whatever_the_coverage() -> Non
     assert idle.real_utilization.ratio == idle.real_utilization.lower == 0.0
     assert idle.real_utilization.upper == pytest.approx(0.005)  # whole percents
     assert idle.real_utilization.coverage == 0.1
-    assert (idle.workload.raw_class, idle.held.workload_class) == ("idle", "idle")
+    assert (idle.workload.raw_class, idle.shown_class.workload_class) == ("idle", "idle")
     assert open_ended.real_utilization.ratio is None
     assert open_ended.workload.candidates == ("idle", "io_or_data_loading")
 

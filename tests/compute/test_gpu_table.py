@@ -115,7 +115,7 @@ def test_an_exporter_without_values_leaves_the_gpu_to_another_one() -> None:
         targets.show("b", clock)
     assert (targets.ticks["a"].gpus, targets.ticks["b"].duplicates) == ([], {})
     assert counted(targets.ticks["b"], "observed_seconds") == 39.0
-    assert targets.ticks["b"].gpus[0].result.held.workload_class != "unknown"
+    assert targets.ticks["b"].gpus[0].result.shown_class.workload_class != "unknown"
 
 
 def test_an_exporter_that_is_replaced_keeps_the_counters() -> None:

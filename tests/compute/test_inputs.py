@@ -98,7 +98,7 @@ def test_a_hung_job_stays_busy_whatever_power_it_had_before(hung: dict[str, floa
         assert node.last is not None
         assert dict(anomalies_of(node.last)) == {}
         assert result.workload.raw_class == "busy_low_sm_use"
-    assert result.held.workload_class == "busy_low_sm_use"
+    assert result.shown_class.workload_class == "busy_low_sm_use"
 
 
 def test_a_profile_that_freezes_while_the_job_ends_is_found() -> None:

@@ -85,7 +85,7 @@ def test_the_wall_clock_counts_nothing() -> None:
     wall = (DAY, DAY + 7200.0, DAY - 3600.0)
     ticks = [sample(float(at), IDLE, time=when) for at, when in enumerate(wall)]
     assert observed(ticks) == [0.0, 1.0, 2.0]
-    assert run(ticks)[-1].gpus[0].result.held.since == DAY
+    assert run(ticks)[-1].gpus[0].result.shown_class.since == DAY
 
 
 def test_a_long_pause_counts_nothing_not_even_energy() -> None:
@@ -180,7 +180,7 @@ def test_what_is_remembered_is_bounded_and_the_longest_gone_is_forgotten_first()
 def test_a_change_of_class_is_reported_once_with_the_time_of_its_first_sample() -> None:
     readings = [IDLE, BUSY, BUSY, BUSY, IDLE, BUSY, MEMORY, MEMORY, MEMORY]
     found = run(sample(float(clock), reading) for clock, reading in enumerate(readings))
-    held = [tick.gpus[0].result.held for tick in found]
+    held = [tick.gpus[0].result.shown_class for tick in found]
     assert [each.workload_class for each in held] == ["idle"] * 2 + ["tensor_heavy_compute"] * 5 + ["memory_bound"] * 2
     assert [tick.changes for tick in found if tick.changes] == [
         (ClassChange(GPU, "idle", "tensor_heavy_compute", DAY + 1, "compute"),),
@@ -199,15 +199,15 @@ def test_after_a_gap_longer_than_the_hold_the_class_is_that_of_the_sample() -> N
     found = run([sample(0.0, IDLE), sample(1.0, IDLE), sample(60.0, BUSY), sample(120.0, BUSY)])
     assert found[2].changes == (ClassChange(GPU, "idle", "tensor_heavy_compute", DAY + 60, "compute"),)
     assert found[3].changes == ()
-    assert found[3].gpus[0].result.held.since == DAY + 120  # what was in between nobody knows
+    assert found[3].gpus[0].result.shown_class.since == DAY + 120  # what was in between nobody knows
 
 
 def test_a_shorter_gap_neither_ends_what_is_held_nor_lets_a_flicker_through() -> None:
     clocks = [0.0, 0.1, 0.2, 1.0, 1.1, 1.2]
     readings = [IDLE, IDLE, IDLE, BUSY, IDLE, IDLE]
     found = run(sample(clock, reading, interval=0.1) for clock, reading in zip(clocks, readings, strict=True))
-    assert {tick.gpus[0].result.held.workload_class for tick in found} == {"idle"}
-    assert found[-1].gpus[0].result.held.since == DAY
+    assert {tick.gpus[0].result.shown_class.workload_class for tick in found} == {"idle"}
+    assert found[-1].gpus[0].result.shown_class.since == DAY
     assert counted(found[-1], "observed_seconds") == pytest.approx(0.4)
 
 
@@ -228,7 +228,7 @@ def test_the_hold_is_configured() -> None:
 def test_time_is_counted_by_raw_class() -> None:
     readings = [IDLE, BUSY, IDLE, MEMORY, IDLE]
     found = run(sample(float(clock), reading) for clock, reading in enumerate(readings))[-1]
-    assert found.gpus[0].result.held.workload_class == "idle"
+    assert found.gpus[0].result.shown_class.workload_class == "idle"
     assert [counted(found, "workload_class_seconds", NAMES[reading]) for reading in (IDLE, BUSY, MEMORY)] == [2, 1, 1]
 
 
@@ -265,7 +265,7 @@ def test_in_any_stream_no_counter_falls_or_counts_twice(
         for position, device in enumerate(devices):
             entity = device.entity
             covered[entity] += tracks[position].decision.covered
-            account, held = tick.gpus[position].result.counters, tick.gpus[position].result.held
+            account, held = tick.gpus[position].result.counters, tick.gpus[position].result.shown_class
             observed = counted(tick, "observed_seconds", position=position)
             assert observed == pytest.approx(covered[entity], abs=1e-9)
             assert sum(account.value("workload_class_seconds", name) or 0.0 for name in WORKLOAD_CLASSES) == observed
@@ -281,9 +281,11 @@ def test_in_any_stream_no_counter_falls_or_counts_twice(
                     if known is not None
                 )
                 told = [change for change in tick.changes if change.device.entity == entity]
-                assert held.changes - old.held.changes == len(told)
-                assert [(old.held.workload_class, held.workload_class)] * len(told) == [each[1:3] for each in told]
-                assert (held.workload_class != old.held.workload_class) == bool(told)
+                assert held.changes - old.shown_class.changes == len(told)
+                assert [(old.shown_class.workload_class, held.workload_class)] * len(told) == [
+                    each[1:3] for each in told
+                ]
+                assert (held.workload_class != old.shown_class.workload_class) == bool(told)
             last[entity] = tick
 
 

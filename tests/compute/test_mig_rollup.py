@@ -207,7 +207,7 @@ def test_a_board_at_work_with_a_row_of_one_instance_only() -> None:
     rows = "".join(f"DCGM_FI_PROF_{field}{labels} {value}\n" for field, value in fields.items())
     rows += "".join(f"DCGM_FI_PROF_PCIE_{way}_BYTES{labels} 3e7\n" for way in ("TX", "RX"))
     busy = board(computed(page(("1g.10gb", 0.95)) + rows))
-    assert busy.held.workload_class == "tensor_heavy_compute"
+    assert busy.shown_class.workload_class == "tensor_heavy_compute"
     assert busy.real_utilization.lower > 0.88
     assert busy.real_utilization.upper > 0.91
 
@@ -215,7 +215,7 @@ def test_a_board_at_work_with_a_row_of_one_instance_only() -> None:
 def test_a_board_of_idle_instances_has_a_value_and_a_class() -> None:
     idle = board(computed(page(("3g.40gb", 0.0), ("3g.40gb", 0.0))))
     assert idle.real_utilization.ratio == 0.0
-    assert idle.held.workload_class == "idle"
+    assert idle.shown_class.workload_class == "idle"
     assert idle.mig_unpartitioned == pytest.approx(1 / 7)
 
 

@@ -127,8 +127,8 @@ def test_idle_time_is_that_in_which_the_gpu_is_not_used(case: Idle) -> None:
         case.kinds
     )
     result = tick.gpus[0].result
-    assert result.held.workload_class == case.name
-    assert result.held.used is not bool(case.kinds)
+    assert result.shown_class.workload_class == case.name
+    assert result.shown_class.used is not bool(case.kinds)
     kind = next(iter(case.kinds), "busy")
     assert result.use == ("idle" if kind == "unknown" else kind)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.compute.workload import ClassDebouncer
-from pulsed.model.result import NOT_HELD, HeldWorkload, Workload
+from pulsed.model.result import NO_SHOWN_CLASS, ShownClass, Workload
 
 IDLE = Workload("idle", "idle")
 BUSY = Workload("compute_heavy", "compute")
@@ -16,7 +16,7 @@ def held_after(hold: ClassDebouncer, *samples: tuple[Workload, float]) -> list[s
     for workload, seconds in samples:
         time += seconds
         hold.update(workload, seconds, time)
-        names.append(hold.held.workload_class)
+        names.append(hold.shown_class.workload_class)
     return names
 
 
@@ -27,31 +27,31 @@ def settled(seconds: float = 2.0) -> ClassDebouncer:
 
 
 def test_before_the_first_sample_nothing_is_held() -> None:
-    assert ClassDebouncer(2.0).held is NOT_HELD
+    assert ClassDebouncer(2.0).shown_class is NO_SHOWN_CLASS
 
 
 def test_the_first_sample_counts_at_once_and_is_no_change() -> None:
-    assert settled().held == HeldWorkload("idle", "idle", 100.0, 0, used=False)
+    assert settled().shown_class == ShownClass("idle", "idle", 100.0, 0, used=False)
 
 
 def test_a_sample_of_15_seconds_counts_at_once() -> None:
     hold = settled()
     assert held_after(hold, (BUSY, 15.0)) == ["compute_heavy"]
-    assert hold.held == HeldWorkload("compute_heavy", "compute", 115.0, 1, used=True)
+    assert hold.shown_class == ShownClass("compute_heavy", "compute", 115.0, 1, used=True)
 
 
 def test_a_flicker_of_100_ms_does_not() -> None:
     hold = settled()
-    before = hold.held
+    before = hold.shown_class
     assert set(held_after(hold, (IDLE, 0.1), (BUSY, 0.1), (IDLE, 0.1), (BUSY, 0.1), (IDLE, 0.1))) == {"idle"}
-    assert hold.held is before
+    assert hold.shown_class is before
 
 
 def test_two_seconds_at_10_hz_are_twenty_samples() -> None:
     hold = settled()
     names = held_after(hold, *[(BUSY, 0.1)] * 21)
     assert names.index("compute_heavy") == 19
-    assert hold.held.since == pytest.approx(100.1)  # the first sample of the run
+    assert hold.shown_class.since == pytest.approx(100.1)  # the first sample of the run
 
 
 def test_a_class_between_two_others_begins_a_run_of_its_own() -> None:
@@ -59,7 +59,7 @@ def test_a_class_between_two_others_begins_a_run_of_its_own() -> None:
     hold = settled()
     names = held_after(hold, (BUSY, 1.0), (other, 1.0), (BUSY, 1.0), (other, 1.0), (other, 1.0))
     assert names == ["idle"] * 4 + ["memory_bound"]
-    assert hold.held == HeldWorkload("memory_bound", "memory", 104.0, 1, used=True)
+    assert hold.shown_class == ShownClass("memory_bound", "memory", 104.0, 1, used=True)
 
 
 def test_going_back_forgets_the_run() -> None:
@@ -74,16 +74,16 @@ def test_unknown_is_a_class_like_any_other() -> None:
     hold = settled()
     assert held_after(hold, (UNSETTLED, 1.0), (IDLE, 1.0)) == ["idle", "idle"]
     assert held_after(hold, (UNSETTLED, 1.0), (UNSETTLED, 1.0)) == ["idle", "unknown"]
-    assert hold.held.bottleneck == "unknown"
+    assert hold.shown_class.bottleneck == "unknown"
 
 
 def test_the_bottleneck_is_that_of_the_newest_sample_of_the_held_class() -> None:
     hold = ClassDebouncer(2.0)
     hold.reset(UNSETTLED, 100.0)
     hold.update(Workload("unknown", "compute", ("compute_heavy", "compute_active")), 1.0, 101.0)
-    assert hold.held == HeldWorkload("unknown", "compute", 100.0, 0, used=True)
+    assert hold.shown_class == ShownClass("unknown", "compute", 100.0, 0, used=True)
     hold.update(IDLE, 1.0, 102.0)
-    assert hold.held == HeldWorkload("unknown", "compute", 100.0, 0, used=True)
+    assert hold.shown_class == ShownClass("unknown", "compute", 100.0, 0, used=True)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def test_bottleneck_and_use_follow_each_sample_of_the_held_class(
     hold = settled()
     hold.reset(BUSY, 100.0)
     hold.update(next_workload, 1.0, 101.0)
-    assert (hold.held.bottleneck, hold.held.used) == (bottleneck, used)
+    assert (hold.shown_class.bottleneck, hold.shown_class.used) == (bottleneck, used)
 
 
 def test_settling_counts_a_change_only_if_it_is_one() -> None:
     hold = settled()
     hold.reset(IDLE, 200.0)
-    assert hold.held == HeldWorkload("idle", "idle", 200.0, 0, used=False)
+    assert hold.shown_class == ShownClass("idle", "idle", 200.0, 0, used=False)
     hold.reset(BUSY, 300.0)
-    assert hold.held == HeldWorkload("compute_heavy", "compute", 300.0, 1, used=True)
+    assert hold.shown_class == ShownClass("compute_heavy", "compute", 300.0, 1, used=True)

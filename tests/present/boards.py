@@ -13,7 +13,7 @@ from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health, XidLast
 from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
-from pulsed.model.result import HeldWorkload, RealUtilization, Result, Saturation, Workload
+from pulsed.model.result import RealUtilization, Result, Saturation, ShownClass, Workload
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading
@@ -58,17 +58,17 @@ SETTLED = Result(
     RealUtilization(0.62, 0.62, 0.62, 1.0, ()),
     Workload("memory_bound", "memory"),
     SATURATED,
-    HeldWorkload("memory_bound", "memory", TIME - 10, 2, True),
+    ShownClass("memory_bound", "memory", TIME - 10, 2, True),
     COUNTED,
     SICK,
     (("power_cap", 0.25),),
 )
-FLICKER = SETTLED._replace(held=HeldWorkload("idle", "idle", TIME - 100, used=False))
+FLICKER = SETTLED._replace(shown_class=ShownClass("idle", "idle", TIME - 100, used=False))
 OPEN = Result(
     RealUtilization(None, 0.1, 0.9, 0.2, ("sm_active_ratio", "dram_active_ratio")),
     Workload("unknown", "unknown", ("idle", "mixed_or_moderate")),
     NOT_SATURATED,
-    HeldWorkload("unknown", "unknown", TIME),
+    ShownClass("unknown", "unknown", TIME),
     CounterSnapshot((None,) * len(COUNTER_POSITION), TIME),
 )
 

@@ -116,13 +116,15 @@ class ReferenceCollector(Collector):
         )
         yield self._gauge(
             "workload_class",
-            lambda gpu, time: [({"class": name}, float(name == gpu.result.held.workload_class)) for name in CLASSES],
+            lambda gpu, time: [
+                ({"class": name}, float(name == gpu.result.shown_class.workload_class)) for name in CLASSES
+            ],
         )
-        yield self._counter("workload_class_changes", lambda gpu, time: [({}, gpu.result.held.changes)])
+        yield self._counter("workload_class_changes", lambda gpu, time: [({}, gpu.result.shown_class.changes)])
         yield self._gauge(
             "bottleneck",
             lambda gpu, time: [
-                ({"bottleneck": name}, float(name == gpu.result.held.bottleneck)) for name in BOTTLENECKS
+                ({"bottleneck": name}, float(name == gpu.result.shown_class.bottleneck)) for name in BOTTLENECKS
             ],
         )
         yield self._gauge(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pulsed.model.counters import COUNTERS, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import NOT_EVALUATED
-from pulsed.model.result import HeldWorkload, RealUtilization, Result, Workload
+from pulsed.model.result import RealUtilization, Result, ShownClass, Workload
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import NOTHING, QUANTITIES
 from tests.present.boards import COUNTED, NOT_SATURATED, SATURATED, SICK, Gpu, tick
@@ -57,7 +57,7 @@ results = st.builds(
     st.builds(RealUtilization, st.none() | ratios, ratios, ratios, ratios, st.lists(quantities, max_size=3).map(tuple)),
     st.builds(Workload, classes, bottlenecks, st.lists(classes, max_size=3).map(tuple)),
     st.sampled_from([SATURATED, NOT_SATURATED]),
-    st.builds(HeldWorkload, classes, bottlenecks, st.none() | times, st.integers(0, 2**40)),
+    st.builds(ShownClass, classes, bottlenecks, st.none() | times, st.integers(0, 2**40)),
     st.just(COUNTED) | counters(),
     st.sampled_from([SICK, NOT_EVALUATED]),
     st.sampled_from([(), (("power_cap", 0.25), ("sw_thermal", 0.0))]),

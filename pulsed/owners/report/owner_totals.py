@@ -166,7 +166,7 @@ class GroupSums:
         self.shares += share
         if gpu.account.owner.has_pod:
             self.pods.add(gpu.account.owner.name)
-        name = gpu.result.held.workload_class
+        name = gpu.result.shown_class.workload_class
         self.classes[name] = self.classes.get(name, 0.0) + share
         if (ratio := gpu.result.real_utilization.ratio) is not None:
             self.known_shares += share

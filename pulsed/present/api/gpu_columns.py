@@ -109,7 +109,7 @@ def summary_document(sources: SourcesShape, gpus: Sequence[Match], fields: Seque
         "roster": _roster_id(roster),
         "gpus": roster,
         "owners": [_owners(gpu) for gpu in gpus],
-        "class_since": [None if (since := each.held.since) is None else round(since, 3) for each in results],
+        "class_since": [None if (since := each.shown_class.since) is None else round(since, 3) for each in results],
         "candidates": [list(result.workload.candidates) for result in results],
         "problem": [_problem(result) for result in results],
         **_state(gpus, results, fields, now),

@@ -9,7 +9,7 @@ import pytest
 
 from pulsed.json_text import rfc3339, rfc3339_or_none
 from pulsed.model.health import CheckState, Health, XidLast
-from pulsed.model.result import HeldWorkload, RealUtilization
+from pulsed.model.result import RealUtilization, ShownClass
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from tests.present.api.client import application, ask
@@ -26,7 +26,7 @@ async def test_no_route_fails(number: float) -> None:
     result = SETTLED._replace(
         real_utilization=RealUtilization(number, number, number, number, ()),
         saturation=SATURATED._replace(ratio=number),
-        held=HeldWorkload("idle", "idle", number),
+        shown_class=ShownClass("idle", "idle", number),
         counters=COUNTED._replace(values=(number,) * len(COUNTED.values), created=number),
         health=Health("crit", number, (check,), (("xid_critical", 3),), ((79, 1),), XidLast(79, number, "x"), number),
         clock_event_shares=(("power_cap", number),),

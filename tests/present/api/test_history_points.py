@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pulsed.model.health import Health
-from pulsed.model.result import HeldWorkload
+from pulsed.model.result import ShownClass
 from pulsed.model.tick import Tick
 from pulsed.present.api.day_history import DayHistory, write_points
 from pulsed.present.api.history import History
@@ -45,7 +45,7 @@ def points(
 
 def in_state(workload: str, health: str) -> Gpu:
     result = SETTLED._replace(
-        held=HeldWorkload(workload, "memory", TIME),
+        shown_class=ShownClass(workload, "memory", TIME),
         health=Health(health, 0, 1.0, ()),  # type: ignore[arg-type] # a state as text
     )
     return gpu(0, result=result)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pulsed.model.health import Health
 from pulsed.model.owner import Owner
-from pulsed.model.result import HeldWorkload, RealUtilization, Result, Saturation, Workload
+from pulsed.model.result import RealUtilization, Result, Saturation, ShownClass, Workload
 from pulsed.model.vocabulary import Reading
 from pulsed.present.terminal.model import SUMMARY_FIELDS, Answers, Gpu, Model, model_of
 from tests.present.api.test_application import Known
@@ -58,7 +58,7 @@ def result(ratio: float | None, lower: float, upper: float, name: str, bottlenec
         RealUtilization(ratio, lower, upper, 1.0, ()),
         Workload(name, bottleneck),
         Saturation(0.7, 0.7, 0.7, "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.7, 0.2, 0.05), 0.3, 0.7, ()),
-        HeldWorkload(name, bottleneck, TIME - 840, used=None if name == "unknown" else name != "idle"),
+        ShownClass(name, bottleneck, TIME - 840, used=None if name == "unknown" else name != "idle"),
         COUNTED,
         WELL,
     )

@@ -10,7 +10,7 @@ import pytest
 
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import DEFAULT_SETTINGS
-from pulsed.model.result import HeldWorkload
+from pulsed.model.result import ShownClass
 from pulsed.present.api.gpu_matches import Match
 from pulsed.present.api.routes.gpus import class_document
 from pulsed.present.terminal.focus import class_reasons
@@ -33,8 +33,8 @@ def reasons(held: str | None = None, model: str = "NVIDIA H100 80GB HBM3", **met
     made = gpu(0, **values)
     made = made._replace(device=replace(made.device, model=model))
     result = result_of(made.device, made.reading, DEFAULT_SETTINGS)
-    shown = HeldWorkload(held or result.workload.raw_class, "", None)
-    made_tick = tick([made._replace(result=result._replace(held=shown))])
+    shown = ShownClass(held or result.workload.raw_class, "", None)
+    made_tick = tick([made._replace(result=result._replace(shown_class=shown))])
     match = Match(target("a", made_tick), made_tick.gpus[0], "here")
     document: Any = class_document(match, DEFAULT_SETTINGS)
     return list(class_reasons(document))

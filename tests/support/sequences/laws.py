@@ -359,8 +359,8 @@ def _same_results(done: Replay, other: Replay) -> Iterator[tuple[int, str]]:
             for device, result, twin in zip(tick.devices, results_of(tick), results_of(others[target]), strict=True):
                 if result.counters.values != twin.counters.values:
                     yield at, f"counters of {device.entity.uuid} differ"
-                if result.held.workload_class != twin.held.workload_class:
-                    yield at, f"class {result.held.workload_class}, not {twin.held.workload_class}"
+                if result.shown_class.workload_class != twin.shown_class.workload_class:
+                    yield at, f"class {result.shown_class.workload_class}, not {twin.shown_class.workload_class}"
                 states, twins = ([(check.id, check.state) for check in one.health.checks] for one in (result, twin))
                 if states != twins:
                     yield at, f"health {sorted(set(states) ^ set(twins))}"

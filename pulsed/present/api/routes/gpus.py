@@ -321,7 +321,7 @@ def class_document(match: Match, settings: ComputeSettings) -> Document:
     return {
         **identity_of(device, match.node),
         "time": rfc3339(match.time),
-        "class": result.held.workload_class,
+        "class": result.shown_class.workload_class,
         "raw_class": result.workload.raw_class,
         "candidates": list(result.workload.candidates),
         "rules": [rule.model_dump(by_alias=True) for rule in rules],
