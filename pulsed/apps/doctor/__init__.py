@@ -14,6 +14,7 @@ from typing import TextIO
 from pulsed.apps.doctor.machine import NVML
 from pulsed.apps.doctor.report import Report, examine
 from pulsed.cli.arguments import config_file, configuration
+from pulsed.collector.collector import BALANCED
 from pulsed.config.configuration import FILE_VARIABLE, Config
 from pulsed.printable import clean
 from pulsed.reader.settings import PRICE
@@ -155,6 +156,8 @@ def _body_lines(source: Report) -> Iterator[str]:
             f"    {_gpus(source['confidential'])}: confidential computing is on, which switches performance counters "
             "off; the mode devtools has them"
         )
+    if source["alternating_hosts"]:
+        yield f"    {', '.join(source['alternating_hosts'])}: {BALANCED}"
     if source["unknown_fields"]:
         yield f"    ignored, because pulsed does not know these names: {_some(source['unknown_fields'])}"
     for step in source["steps"]:

@@ -49,6 +49,9 @@ PATIENCE_SECONDS = 30.0
 
 VERSION_SECONDS = 8.0
 
+MORE_PAGES = 2
+"""Pages of an exporter that are read to see whether its address leads to several exporters."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceCheck:
@@ -65,6 +68,7 @@ class SourceCheck:
         without_counters: why the driver gives no profiling counters: messages by reason, with the remedy.
         requested: DCGM fields that were requested, from these GPUs.
         pending: those of them that were not answered in time.
+        alternating_hosts: hosts that the pages of its address name in turns; empty for none.
     """
 
     kind: str
@@ -78,6 +82,7 @@ class SourceCheck:
     without_counters: Mapping[str, str] = field(default_factory=dict)
     requested: frozenset[int] = frozenset()
     pending: frozenset[int] = frozenset()
+    alternating_hosts: tuple[str, ...] = ()
 
     @property
     def works(self) -> bool:
@@ -126,7 +131,28 @@ async def _probe_kind(kind: str, config: Config, exporter: ExporterVersion | Non
         sources = await found_sources(config, kind)
     except ConfigError as error:
         return [SourceCheck(kind, "", str(error))]
-    return list(await asyncio.gather(*(probe(source, config, exporter=exporter) for source in sources)))
+    checks = list(await asyncio.gather(*(probe(source, config, exporter=exporter) for source in sources)))
+    if kind != "exporter" or not all(check.works for check in checks):
+        return checks
+    pages = [[_hosts(check)] for check in checks]
+    for _ in range(MORE_PAGES):  # each by a connection of its own: a balanced address leads it elsewhere
+        again = await asyncio.gather(
+            *(probe(each, config, exporter=exporter) for each in await found_sources(config, kind))
+        )
+        for hosts, check in zip(pages, again, strict=False):
+            hosts.append(_hosts(check))
+    return [replace(check, alternating_hosts=_alternating(hosts)) for check, hosts in zip(checks, pages, strict=True)]
+
+
+def _hosts(check: SourceCheck) -> frozenset[str]:
+    return frozenset(device.entity.node for device in check.tick.devices) if check.tick else frozenset()
+
+
+def _alternating(pages: Sequence[frozenset[str]]) -> tuple[str, ...]:
+    """Return the hosts of the pages of one address if some pages name none of the hosts of others."""
+    named = [hosts for hosts in pages if hosts]
+    others = any(one.isdisjoint(other) for one in named for other in named)
+    return tuple(sorted(frozenset().union(*named))) if others else ()
 
 
 async def probe(

@@ -13,6 +13,7 @@ from pulsed.cli import main
 from tests.apps.doctor.setting import NO_USERS, configured, page, report, serving, told
 from tests.support.daemon import pulsed as run_pulsed
 from tests.support.dmon_writer import ERAS, DmonWriter
+from tests.support.exporters import Exporter, exporting
 from tests.support.kubernetes.fake_kubelet import kubelet, pods
 from tests.support.samples import SAMPLES, needs_samples
 from tests.support.standin.install import install
@@ -83,12 +84,32 @@ def rows(*names: str) -> str:
 
 
 def test_names_that_are_not_known_are_listed() -> None:
-    with serving(rows("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_LOAD", "dcgm_fi_dev_gpu_temp")) as (url,):
+    names = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_LOAD", "dcgm_fi_dev_gpu_temp")
+    with serving(rows(*names).replace(" 1\n", " 40\n")) as (url,):  # 1 could be a ratio
         config = configured(exporter=url, kind="exporter")
         (source,) = report(config)[1]["sources"]
         assert source["unknown_fields"] == ["DCGM_FI_DEV_GPU_LOAD"]
         assert {"gpu_utilization_ratio", "temperature_celsius"} <= set(source["quantities"])
         assert "pulsed does not know these names: DCGM_FI_DEV_GPU_LOAD" in told(config)
+
+
+class BalancedExporters(Exporter):
+    """Two exporters behind one address, which take turns."""
+
+    def answer(self) -> str:
+        """Return the page of the next one."""
+        return f'DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="GPU-{self.asked % 2}",Hostname="node-{self.asked % 2}"}} 70\n'
+
+
+def test_an_address_that_leads_to_several_exporters_is_named() -> None:
+    with exporting({"metrics": BalancedExporters("")}) as begin:
+        config = configured(exporter=f"{begin}metrics", kind="exporter")
+        (source,) = report(config)[1]["sources"]
+        assert source["alternating_hosts"] == ["node-0", "node-1"]
+        assert "node-0, node-1: the pages of this address name other hosts in turns" in told(config)
+    with serving(page()) as (url,):
+        (source,) = report(configured(exporter=url, kind="exporter"))[1]["sources"]
+        assert source["alternating_hosts"] == []
 
 
 def test_confidential_computing_is_the_reason_of_missing_counters() -> None:
