@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -33,7 +34,8 @@ class Check:
     Attributes:
         id: its name in metrics, in JSON and in the configuration.
         title: what is wrong when it is raised.
-        rules: the worst of them is the state; it is ok if none with its inputs present lacks those of its conditions.
+        rules: the worst of them is the state. It is ok only if no rule lacks a part of its inputs, or those of its
+            conditions.
         remedy: what to do. `{...}` stand for evidence.
         critical: what to do at crit, if that differs.
         recurs: what to do in addition if it was raised before within `HISTORY_SECONDS`; empty: that means nothing.
@@ -80,6 +82,20 @@ class Check:
     def inputs(self) -> tuple[str, ...]:
         """The inputs that decide."""
         return tuple(dict.fromkeys(name for rule in self.rules for name in rule.uses))
+
+    @cached_property
+    def _own_positions(self) -> Mapping[str, tuple[int, ...]]:
+        """By rule that needs all of its inputs, where those are that no other rule has."""
+        uses = Counter(name for rule in self.rules for name in rule.inputs)
+        return {
+            rule.name: tuple([INPUT_POSITION[name] for name in rule.inputs if uses[name] == 1])
+            for rule in self.rules
+            if rule.needs_all and len(rule.inputs) > 1
+        }
+
+    def has_part(self, rule: Rule, inputs: GpuInputs) -> bool:
+        """Return whether a rule that is unknown has some of its inputs, which no other rule has."""
+        return any(inputs.values[position] is not None for position in self._own_positions.get(rule.name, ()))
 
     @cached_property
     def values_of(self) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
@@ -171,7 +187,7 @@ class GpuCheck:
             rule.evaluate(rule_state, inputs, now)
             if rule_state.is_covered:
                 covered = True
-            elif rule_state.measure is not None:  # its inputs are there, and those of its conditions are not
+            elif rule_state.measure is not None or check.has_part(rule, inputs):
                 is_complete = False
             if rule_state.severity > worst.severity:
                 worst_rule, worst = rule, rule_state

@@ -190,6 +190,9 @@ class Rule:
         """All inputs that its state depends on."""
         return (*self.inputs, *self.other_inputs, *(when.quantity for when in self.when))
 
+    needs_all: ClassVar = True
+    """Whether its measure needs all of its inputs; otherwise one of them will do."""
+
     has_events: ClassVar = False
     """Whether its state has events and when the last one was."""
 

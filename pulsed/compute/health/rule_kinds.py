@@ -85,6 +85,7 @@ class Increase(Rule):
     limit: Callable[[GpuInputs], float] | None = None
     by: Measure = increase_within
     has_events: ClassVar = True
+    needs_all: ClassVar = False
 
     @property
     def counts_events(self) -> bool:
@@ -192,6 +193,7 @@ class DiagResults(Rule):
 
     by: Measure = worst_result
     has_events: ClassVar = True
+    needs_all: ClassVar = False
 
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
         """Update the state for one GPU; a result that is there from the start is of an unknown age."""
@@ -236,6 +238,7 @@ class Duty(Rule):
     bits: int = 0
     uncertain: bool = False
     by: Measure = share_of_time
+    needs_all: ClassVar = False
     other_inputs: tuple[str, ...] = ("clocks_event_reasons",)
     number: str | None = "from {:.0%}"
     enter: float = MINUTE

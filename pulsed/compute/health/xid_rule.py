@@ -49,6 +49,7 @@ class XidRule(Rule):
     choose: Literal["critical", "warning", "nvlink", "repeated"] | int
     keep: Mapping[State, float]
     has_events: ClassVar = True
+    needs_all: ClassVar = False
 
     @property
     def states(self) -> tuple[State, ...]:

@@ -2,7 +2,8 @@
 
 Such a pod owns no GPU, whatever its name. Rows of one `instance` and `job` are of one exporter. Without a row that
 only the exporter can have, the scraped pod is the one that several GPUs, or all of the instance, have as their only
-pod: it may also be a job's, so that the owner is unknown. This module must not depend on readings.
+pod; if each GPU has another pod, any of them may be it. Such a pod may also be a job's, so that the owner is unknown,
+until a GPU without a pod shows that Prometheus adds none. This module must not depend on readings.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class ScrapedPods:
     def __init__(self, patterns: Sequence[str] = ()) -> None:
         self._patterns = tuple(patterns)
         self._known: frozenset[PodName] = frozenset()
+        self._without_pods: set[_Instance] = set()
 
     def find(self, rows: Iterable[Mapping[str, str]]) -> frozenset[PodName]:
         """Return the scraped pods among the rows of a page. One that was found stays so while it is on the page."""
@@ -40,10 +42,10 @@ class ScrapedPods:
         for row in rows:
             if row.get("instance") and row.get("job"):
                 instances.setdefault((row["instance"], row["job"]), []).append(row)
-        self._known = frozenset(pod for of_instance in instances.values() for pod in self._scraped(of_instance))
+        self._known = frozenset(pod for name, of_it in instances.items() for pod in self._scraped(name, of_it))
         return self._known
 
-    def _scraped(self, rows: Sequence[Mapping[str, str]]) -> Iterable[PodName]:
+    def _scraped(self, instance: _Instance, rows: Sequence[Mapping[str, str]]) -> Iterable[PodName]:
         by_gpu: dict[_Gpu, set[PodName]] = {}
         of_exporter: set[PodName] = set()
         is_named = True
@@ -57,14 +59,16 @@ class ScrapedPods:
         pods = {pod for pods in by_gpu.values() for pod in pods if pod[1]}
         if self._patterns:
             return [pod for pod in pods if any(fnmatchcase("/".join(pod), pattern) for pattern in self._patterns)]
-        if not is_named:
-            return ()  # a GPU without a pod shows that Prometheus adds none
+        if not is_named:  # a GPU without a pod shows that Prometheus adds none
+            self._without_pods.add(instance)
+        if instance in self._without_pods:
+            return ()
         if found := pods & of_exporter or {pod for pod in pods if EXPORTERS_OWN in pod[1]}:
             return found
         if len(pods) == 1:
             return pods
         only = Counter(next(iter(each)) for each in by_gpu.values() if len(each) == 1)
-        return [pod for pod in pods if only[pod] > 1 or pod in self._known]
+        return [pod for pod in pods if only[pod] > 1 or pod in self._known] or pods
 
 
 def pod_of(row: Mapping[str, str]) -> PodName:

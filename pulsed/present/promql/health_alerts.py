@@ -70,14 +70,14 @@ def _nvlink_fault(severity: Severity) -> str:
     down, others = (
         f'pulsed_gpu_nvlink_fault_timestamp_seconds{{xid{operator}"{LINK_DOWN}"}}' for operator in ("=", "!=")
     )
-    first = f"bottomk by (fabric) (1, {others} and on (node, uuid) ({raised}))"
-    faults = f"({down} and on (node, uuid) ({raised})) or ({first} unless on (fabric) {down})"
+    first = f"bottomk by (cluster, fabric) (1, {others} and on (cluster, node, uuid) ({raised}))"
+    faults = f"({down} and on (cluster, node, uuid) ({raised})) or ({first} unless on (cluster, fabric) {down})"
     return f'label_replace({faults}, "check", "nvlink_fault", "", "")'
 
 
 def _unexplained(severity: Severity, matcher: str) -> str:
     fault = _series("critical", 'check="nvlink_fault"')
-    return f"{_series(severity, matcher)} unless on (node, uuid) {fault}"
+    return f"{_series(severity, matcher)} unless on (cluster, node, uuid) {fault}"
 
 
 def _single(settings: HealthSettings, severity: Severity) -> str:
@@ -96,7 +96,7 @@ def _on_all_gpus(raised: str) -> str:
 def _gpu_expr(settings: HealthSettings, severity: Severity) -> str:
     single = _single(settings, severity)
     return (
-        f"{single}\nunless on (cluster, node, check) ({_on_all_gpus(single)})\nor on (node, uuid, check)"
+        f"{single}\nunless on (cluster, node, check) ({_on_all_gpus(single)})\nor on (cluster, node, uuid, check)"
         f" {_nvlink_fault(severity)}"
     )
 
@@ -178,7 +178,7 @@ def _of_node(name: str, expr: str, severity: Severity) -> Alert:
     problem = each("problem", "{{ $each.Labels.problem }}", between="; ")
     remedy = each("remedy", "{{ $each.Labels.remedy }}")
     evidence = '{__name__=~"pulsed_(gpu|node)_health_evidence",node=%q}'
-    readings = f"max by (gpu, reading) ({evidence} and on (node, uuid, check) {raised.format('(gpu|node)')})"
+    readings = f"max by (gpu, reading) ({evidence} and on (cluster, node, uuid, check) {raised.format('(gpu|node)')})"
     reading = _list(
         f"{lookup(readings, 'node', 'node', 'check')} | sortByLabel `gpu`",
         f"{{{{ with $each.Labels.gpu }}}}GPU {{{{ . }}}} {{{{ end }}}}{_VALUE}",

@@ -43,7 +43,7 @@ def monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
 def _of_daemons() -> tuple[Alert, ...]:
     daemon = "on (cluster, job, instance)"
     sampled = "pulsed_source_last_sample_timestamp_seconds"
-    boards = f"count by (cluster, job, instance, node) ({BOARDS})"
+    earlier = f"group by (cluster, job, instance, node, gpu, uuid) ({_within_a_day(BOARDS)})"
     skew = f"{sampled} - timestamp({sampled})"
     return (
         Alert(
@@ -60,7 +60,8 @@ def _of_daemons() -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedNodeWithoutGpus",
-            f"({_earlier(boards)})\nunless on (cluster, node) {boards.format('')}",
+            f"count by (cluster, job, instance, node) ({earlier})\n"
+            f"unless on (cluster, node) {BOARDS}\nunless on (cluster, node) (\n  {REMOVED}\n)",
             "10m",
             "warning",
             "{{ $labels.node }} reports no GPU ({{ $value }} before)",
@@ -161,9 +162,9 @@ def gone_alerts() -> tuple[Alert, ...]:
     """Return the alert on GPUs that were there within a day."""
     # A node can move to another daemon.
     gpus = f"max by (cluster, node) (count by (cluster, job, instance, node) ({BOARDS}))"
-    gone = "\nor ".join(f"{gpus.format(f' offset {age}')} - {gpus.format('')} > 0" for age in EARLIER)
-    missing = " or ".join(f'pulsed_gpu_info{{mig_id="",node=%q}} offset {age}' for age in EARLIER)
-    lines = lookup(f"group by (gpu, uuid) ({missing}) unless on (uuid) pulsed_gpu_info{{node=%q}}", *["node"] * 4)
+    gone = f"max_over_time(({gpus})[{EARLIER}:15m])\n- {gpus} > 0"
+    missing = f'last_over_time(pulsed_gpu_info{{mig_id="",node=%q}}[{EARLIER}])'
+    lines = lookup(f"group by (gpu, uuid) ({missing}) unless on (uuid) pulsed_gpu_info{{node=%q}}", *["node"] * 2)
     return (
         Alert(
             "PulsedGpuGone",
@@ -199,20 +200,21 @@ def _of_inputs(settings: ComputeSettings) -> tuple[Alert, ...]:
     )
 
 
-EARLIER = ("1h", "6h", "1d")
-"""Times before now at which what is gone is looked for."""
+EARLIER = "1d"
+"""Time for which what is gone is looked for: without a gap, so that an alert does not come back."""
 
 
-BOARDS = 'pulsed_gpu_info{{mig_id=""}}{}'
-"""Every GPU, a board with MIG instances once; to be formatted with an offset."""
+BOARDS = 'pulsed_gpu_info{mig_id=""}'
+"""Every GPU, a board with MIG instances once."""
 
-
-def _earlier(expr: str) -> str:
-    """Return what there was at one of several times within a day; the expression is to be formatted with an offset."""
-    return "\nor ".join(expr.format(f" offset {age}") for age in EARLIER)
+_NODES = "group by (cluster, node) (kube_node_info)"
+REMOVED = (
+    f"group by (cluster, node) (last_over_time(kube_node_info[{EARLIER}]))\n"
+    f"  unless on (cluster, node) {_NODES} and on (cluster) group by (cluster) (kube_node_info)"
+)
+"""Nodes that their cluster has no more, where kube-state-metrics is scraped: an autoscaler has removed them."""
 
 
 def _within_a_day(series: str) -> str:
-    """Return what there was within the last hour, or at one of several times within a day."""
-    recent, *earlier = EARLIER
-    return f"last_over_time({series}[{recent}]) or " + " or ".join(f"{series} offset {age}" for age in earlier)
+    """Return what there was within a day."""
+    return f"last_over_time({series}[{EARLIER}])"

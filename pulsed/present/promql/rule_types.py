@@ -13,6 +13,7 @@ Files are rendered without a YAML library, for comments and block scalars.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
@@ -162,7 +163,7 @@ def _alert(alert: Alert, runbook: str) -> Iterator[str]:
     yield from _text("expr", alert.expr)
     yield f"  for: {alert.hold}"
     yield from _pairs("labels", {"severity": alert.severity})
-    texts = {"summary": alert.summary, "description": alert.description, **alert.annotations}
+    texts = {"summary": CLUSTER + alert.summary, "description": alert.description, **alert.annotations}
     yield from _pairs("annotations", texts | {"runbook_url": f"{runbook}#{alert.anchor}"})
 
 
@@ -187,6 +188,9 @@ def _commented(text: str, margin: str) -> Iterator[str]:
         yield f"{margin}# {line}".rstrip()
 
 
+CLUSTER = "{{ with $labels.cluster }}{{ . }}: {{ end }}"
+"""The cluster of an alert, before its summary; empty without one."""
+
 RUNBOOK = "docs/health.md"
 """The document that `runbook_url` leads to, where no URL is known."""
 
@@ -194,19 +198,33 @@ RUNBOOK = "docs/health.md"
 def lookup(promql: str, *labels: str) -> str:
     """Return the template of a query; each `%q` is the value of one of the labels, quoted.
 
+    Each selector with such a value is limited to the cluster of the alert, too: nodes of several have the same names.
+    Without that label the value is empty, which matches series without it.
+
     >>> lookup("up{job=%q}", "job")
-    'printf `up{job=%q}` $labels.job | query'
+    'printf `up{cluster=%q,job=%q}` $labels.cluster $labels.job | query'
     """
     if not labels:
         return f"query `{promql}`"
-    return f"printf `{promql}` {' '.join(f'$labels.{label}' for label in labels)} | query"
+    rest, names = iter(labels), list[str]()
+
+    def in_cluster(selector: re.Match[str]) -> str:
+        own = [next(rest) for _ in range(selector[0].count("%q"))]
+        if "cluster" in own:
+            names.extend(own)
+            return selector[0]
+        names.extend(["cluster", *own])
+        return f"{{cluster=%q,{selector[0][1:]}"
+
+    promql = re.sub(r"\{[^{}]*%q[^{}]*\}", in_cluster, promql)
+    return f"printf `{promql}` {' '.join(f'$labels.{label}' for label in names)} | query"
 
 
 def of_board(metric: str, *matchers: str, more: str = "") -> str:
     """Return the look-up of a metric of the alert's board; `more` is the rest of the expression.
 
-    >>> of_board("pulsed_gpu_xid_last_code", more=" > 0")
-    'printf `pulsed_gpu_xid_last_code{node=%q,uuid=%q} > 0` $labels.node $labels.uuid | query'
+    >>> of_board("up", more=" > 0")
+    'printf `up{cluster=%q,node=%q,uuid=%q} > 0` $labels.cluster $labels.node $labels.uuid | query'
     """
     return lookup(f"{metric}{{{','.join(('node=%q', 'uuid=%q', *matchers))}}}{more}", "node", "uuid")
 
@@ -229,8 +247,9 @@ _OWNER_LABELS = (
 
 def _owners(over: str = "{}") -> str:
     """Return the template of the owners of a GPU or MIG instance, or of all instances of a board, in order."""
-    query = over.format("pulsed_gpu_owner_info{node=%q,uuid=%q,mig_id=~%q}")
-    return f"printf `{query}` $labels.node $labels.uuid (or $labels.mig_id `.*`) | query | sortByLabel `kind`"
+    query = over.format("pulsed_gpu_owner_info{cluster=%q,node=%q,uuid=%q,mig_id=~%q}")
+    labels = "$labels.cluster $labels.node $labels.uuid (or $labels.mig_id `.*`)"
+    return f"printf `{query}` {labels} | query | sortByLabel `kind`"
 
 
 OWNER = f"{{{{ range {_owners()} }}}} Owner:{_OWNER_LABELS}{{{{ end }}}}"

@@ -471,3 +471,22 @@ def test_a_margin_of_0_counts_where_the_product_has_one(model: str, values: tupl
     for value in values:
         check = sim.run(20, "temp_margin", temperature_margin_celsius=value)
     assert check.state == state
+
+
+@pytest.mark.parametrize(
+    ("check", "values", "state"),
+    [
+        ("pcie_link", link() | BUSY | {"pcie_link_generation": None}, "unknown"),
+        ("pcie_link", link() | BUSY | {"pcie_link_width_max": None}, "unknown"),
+        ("pcie_link", link(**BUSY), "ok"),
+        ("retired_pages", {"retired_pages_sbe_total": 0.0}, "unknown"),
+        ("retired_pages", {"retired_pages_sbe_total": 0.0, "retired_pages_dbe_total": 0.0}, "ok"),
+        ("temp_gpu", {"temperature_celsius": 50.0, "slowdown_temperature_celsius": 90.0}, "ok"),
+        ("config_drift", {"ecc_mode": 1.0}, "ok"),
+    ],
+)
+def test_a_check_with_a_part_of_the_inputs_of_a_rule_is_not_ok(
+    check: str, values: dict[str, float | None], state: str
+) -> None:
+    found = Sim().run(3, check, **values)
+    assert (found.state, found.covered) == (state, state == "ok")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -607,3 +608,95 @@ def test_a_gpu_that_never_idled_can_have_a_low_utilization(tmp_path: Path) -> No
     case = CASES[name]
     world = [row for row in series(case) if "idle_seconds" not in row[0]]
     assert len(fired(tmp_path, OF_PULSED, world, {name: case.late})[name]) == 1
+
+
+def in_cluster(world: Iterable[tuple[str, str]], cluster: str, **renamed: str) -> list[tuple[str, str]]:
+    """The series of a cluster; texts of it are changed."""
+    found = []
+    for name, values in world:
+        metric, brace, labels = name.partition("{")
+        for before, after in renamed.items():
+            labels = labels.replace(before, after)
+        found.append((f'{metric}{{cluster="{cluster}"{", " if labels[:-1] else ""}{labels or "}"}', values))
+        assert brace or not labels
+    return found
+
+
+def east_texts(
+    folder: Path, world: list[tuple[str, str]], alerts: Mapping[str, int], step: str
+) -> dict[str, list[Fired]]:
+    found = fired(folder, OF_PULSED, world, alerts, step)
+    return {
+        name: [alert for alert in of_name if alert["labels"]["cluster"] == "east"] for name, of_name in found.items()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_a_second_cluster_with_the_same_nodes_changes_no_text(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    world = [*series(case), *identities(name)]
+    east = in_cluster(world, "east")
+    west = in_cluster(world, "west", **{"GPU-": "WEST-", "H100": "WEST", "train": "WEST", "alice": "WEST"})
+    alone = east_texts(tmp_path, east, {name: case.late}, f"{case.step}m")
+    assert alone == east_texts(tmp_path, [*east, *west], {name: case.late}, f"{case.step}m")
+    (alert,) = alone[name]
+    assert alert["annotations"]["summary"].startswith("east: ")
+
+
+def test_a_second_cluster_changes_no_text_of_health(tmp_path: Path) -> None:
+    gpus = [gpu(str(number), "node-1") for number in range(4)]
+    world = [(selector("pulsed_gpu_health_severity", each), "1+0x20") for each in gpus]
+    world += [(selector("pulsed_gpu_info", {**each, **MODEL}), "1+0x20") for each in gpus]
+    world += raised(gpus[3], "xid_critical", "crit", xid=48, events=2)
+    world += raised(gpus[2], "row_remap_pending", "warn", row_remap_pending=1)
+    for each in gpus[:2]:
+        world += raised(each, "thermal_hw", "crit", "cooling", hardware_thermal_ratio=0.75)
+    east, alerts = in_cluster(world, "east"), dict.fromkeys(HEALTH, 15)
+    west = in_cluster(world, "west", problem="problem", **{'remedy="': 'remedy="WEST ', 'problem="': 'problem="WEST '})
+    alone = east_texts(tmp_path, east, alerts, "1m")
+    assert alone == east_texts(tmp_path, [*east, *west], alerts, "1m")
+    assert "WEST" not in str(alone)
+    assert all(alone[name] for name in HEALTH if "Warning" not in name)
+
+
+def boards_of(node: str, values: str, cluster: str = "") -> list[tuple[str, str]]:
+    labels = {"instance": f"{node}:9401", "job": "pulsed"} | ({"cluster": cluster} if cluster else {})
+    return [(selector("pulsed_gpu_info", {**labels, **gpu(who, node), **MODEL}), values) for who in ("1", "2")]
+
+
+@pytest.mark.slow
+def test_nodes_that_an_autoscaler_removes_raise_no_alert_and_none_comes_back(tmp_path: Path) -> None:
+    """Over 48 hours, a value each 10 minutes: some nodes go for good, one for three hours, one that lives briefly."""
+    lives = {
+        "always": "1+0x288",
+        "removed": "1+0x60 stale",
+        "brief": "_x30 1+0x2 stale",
+        "again": "1+0x40 stale _x18 1+0x228",
+        "broken": "1+0x60 stale",
+    }
+    world = [row for node, values in lives.items() for row in boards_of(node, values)]
+    for node, values in lives.items():
+        world.append((selector("kube_node_info", {"node": node}), "1+0x288" if node == "broken" else values))
+    firing = {
+        name: {
+            minute: sorted(
+                alert["labels"]["node"] for alert in fired(tmp_path, OF_PULSED, world, {name: minute}, "10m")[name]
+            )
+            for minute in range(300, 2880, 120)
+        }
+        for name in ("PulsedNodeWithoutGpus",)
+    }
+    nodes = {minute: names for minute, names in firing["PulsedNodeWithoutGpus"].items() if names}
+    assert set(map(tuple, nodes.values())) == {("broken",)}
+    assert sorted(nodes) == list(range(min(nodes), max(nodes) + 1, 120)), "without a gap"
+
+
+@pytest.mark.slow
+def test_without_kube_state_metrics_a_removed_node_is_one_alert_of_a_day(tmp_path: Path) -> None:
+    world = [*boards_of("always", "1+0x288"), *boards_of("brief", "_x30 1+0x2 stale")]
+    firing = [
+        bool(fired(tmp_path, OF_PULSED, world, {"PulsedNodeWithoutGpus": minute}, "10m")["PulsedNodeWithoutGpus"])
+        for minute in range(300, 2880, 120)
+    ]
+    assert sum(now and not before for before, now in zip([False, *firing], firing, strict=False)) == 1
