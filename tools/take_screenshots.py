@@ -1,7 +1,7 @@
-"""Takes pictures of the page on the demo: `python -m tools.take_screenshots FOLDER [SECONDS]`.
+"""Takes pictures of the page on the demo's cluster: `python -m tools.take_screenshots FOLDER [SECONDS]`.
 
-Needs Chromium and the font DejaVu. The demo is the same in each run, and the pictures are taken after so many seconds
-(620 by default: ten minutes of history, and GPUs 6 and 7 have trouble).
+Needs Chromium and the font DejaVu. The demo is the same in each run, and the pictures are taken after some minutes, by
+default ten, for their history.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tests.support.daemon import serving
 from tests.system.web.browser import Theme, launch, new_context, started_playwright
 
 SECONDS = 620.0
-WIDTH = 1280
+WIDTH = 1440
 COLOURS = 160
 MAX_BYTES = 150_000
 
 PICTURES: tuple[tuple[str, str, Theme, int | None], ...] = (
-    ("fleet", "#/", "dark", 800),
-    ("fleet-light", "#/", "light", 800),
-    ("gpu", "#/gpu/6", "dark", None),
-    ("job", "#/job/4711", "dark", 1440),
+    ("fleet", "#/", "dark", 900),
+    ("fleet-light", "#/", "light", 900),
+    ("gpu", "#/gpu/gpu-node-03:5", "dark", 1100),
+    ("job", "#/job/48213", "dark", 1440),
     ("plot", "#/plot", "dark", 800),
     ("events", "#/events", "dark", 800),
     ("work", "#/work", "dark", 800),
@@ -37,7 +37,8 @@ PICTURES: tuple[tuple[str, str, Theme, int | None], ...] = (
 def take(folder: Path, seconds: float) -> None:
     """Start a demo, wait, and write the pictures."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch, serving(Path(scratch), "--source", "demo") as daemon:
+    flags = ("--source", "demo", "--set", "source.demo.scene=cluster")
+    with tempfile.TemporaryDirectory() as scratch, serving(Path(scratch), *flags) as daemon:
         time.sleep(seconds)
         with started_playwright() as playwright:
             browser = launch(playwright)

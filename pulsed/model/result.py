@@ -167,11 +167,16 @@ class Result(NamedTuple):
 
     @property
     def use(self) -> Use:
-        """Whether the GPU is used and, if not, whether an owner or memory in use holds it; flickers left out."""
+        """Whether the GPU is used and, if not, whether an owner or memory in use holds it; flickers left out.
+
+        While its newest sample works, an idle GPU is not held: it may be about to be used.
+        """
         if self.shown_class.used is None:
             return "unknown"
         if self.shown_class.used:
             return "busy"
+        if self.workload.used:
+            return "idle"
         return "held" if self.idle_kind == "held" else "free" if self.idle_kind == "free" else "idle"
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from pulsed.compute.activity import bounds_of
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.mig_rollup import UNKNOWN_PROFILE, MigRollup, Share, narrowed, shares_of
+from pulsed.compute.mig_rollup import UNKNOWN_PROFILE, MigRollup, Share, narrowed, shares_of, with_memory
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.result import Bounds, Inputs, Result
 from pulsed.model.tick import Tick
-from pulsed.model.vocabulary import NOTHING
+from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.translator import Translator
 from tests.compute.readings import consistent, hidden, hide, many
 from tests.support.samples import SAMPLES, needs_samples
@@ -298,3 +298,12 @@ def test_a_board_of_four_slices_in_any_spelling() -> None:
     for model in ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "nvidia-rtx-pro-6000-blackwell-server-edition"):
         devices = [Device(Entity("mig", "0", "GPU-0", str(number), "1g.24gb"), model) for number in range(4)]
         assert MigRollup(devices).unpartitioned == 0.0
+
+
+def test_the_memory_of_a_board_is_that_of_its_instances_where_it_has_none() -> None:
+    parts = [Reading(memory_bytes=10.0, memory_used_bytes=2.0), Reading(memory_bytes=30.0, memory_used_bytes=8.0)]
+    board = with_memory(Reading(), parts)
+    assert (board.memory_bytes, board.memory_used_bytes, board.memory_used_ratio) == (40.0, 10.0, 0.25)
+    own = Reading(memory_bytes=80.0, memory_used_bytes=11.0)
+    assert with_memory(own, parts) is own
+    assert with_memory(Reading(), [parts[0], Reading(memory_bytes=30.0)]).memory_used_bytes is None

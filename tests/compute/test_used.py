@@ -133,6 +133,12 @@ def test_idle_time_is_that_in_which_the_gpu_is_not_used(case: Idle) -> None:
     assert result.use == ("idle" if kind == "unknown" else kind)
 
 
+def test_a_held_gpu_whose_newest_sample_works_is_not_called_idle_but_held() -> None:
+    result = Watched(L4, STILL, POD).after(20).gpus[0].result
+    assert result.use == "held"
+    assert result._replace(workload=workload(TRANSCODING)).use == "idle"
+
+
 def test_any_instance_may_be_the_one_that_transcodes() -> None:
     """DCGM measures the media engines of a board as a whole."""
     parts = [Device(Entity("mig", "0", "GPU-0", str(at), "1g.10gb"), model=H100.model) for at in range(2)]

@@ -323,10 +323,12 @@ def not_judged_text(unjudged: Mapping[str, Any]) -> str:
 def _no_advice(account: Account) -> str:
     if account["coverage"] is None or account["coverage"] < MIN_COVERAGE:
         return f"no advice: less than {percent(MIN_COVERAGE)} of the time was seen"
+    if outlier_text(account):
+        return FINDING_TEXTS["straggler"]
     few = all(gpu["samples"] < MIN_SAMPLES for gpu in account["gpus"])
     if few or account["elapsed_seconds"] < MIN_SECONDS:
         return f"no advice before {duration_text(MIN_SECONDS)} and {MIN_SAMPLES} samples"
-    return FINDING_TEXTS["straggler"] if outlier_text(account) else "nothing stands out"
+    return "nothing stands out"
 
 
 def _unknown(account: Account) -> Iterator[str]:

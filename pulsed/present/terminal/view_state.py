@@ -180,7 +180,7 @@ def _largest(name: str) -> Callable[[FleetRow], float]:
 
 
 _SORTS: Mapping[str, Callable[[FleetRow], float]] = {
-    "index": lambda gpu: 0.0,
+    "index": lambda gpu: {"crit": -2.0, "hot": -1.0}.get(gpu.health, 0.0),
     "ru": _largest("real_utilization_ratio"),
     "power": _largest("power_watts"),
     "memory": _largest("memory_ratio"),
@@ -189,7 +189,7 @@ _SORTS: Mapping[str, Callable[[FleetRow], float]] = {
     "waste": lambda gpu: {"held": -2, "idle": -1}.get(gpu.use, 0) + (gpu.last("real_utilization_ratio") or 0.0),
 }
 SORTS: tuple[str, ...] = (*_SORTS,)
-"""Orders of GPUs; `waste` has idle GPUs with an owner first."""
+"""Orders of GPUs; `index` has critical and hot ones first, as the page, and `waste` idle ones with an owner."""
 
 
 @dataclass(slots=True)

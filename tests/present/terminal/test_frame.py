@@ -139,3 +139,20 @@ def test_charts_and_abbreviations_fill_what_is_left_below_the_gpus(shown: Model)
     without = replace(shown, gpus=tuple(replace(gpu, history=NO_HISTORY) for gpu in shown.gpus))
     lines = frame(without, ViewState(layout="rows"), 120, 60)
     assert len(lines) == 2 + 1 + len(shown.gpus) + 1
+
+
+def test_critical_gpus_stand_first_in_the_default_order(shown: Model) -> None:
+    gpus = ViewState().shown(shown)
+    urgent = [gpu.health in ("crit", "hot") for gpu in gpus]
+    assert urgent == sorted(urgent, reverse=True)
+
+
+def test_a_recording_that_is_over_is_no_fault(shown: Model) -> None:
+    for daemon in shown.daemons:
+        for source in daemon.sources:
+            source |= {"up": False, "ended": True}  # type: ignore[operator]
+    (first, *_) = frame(shown, ViewState(), 200, 60)
+    assert "the recording is over" in first.plain
+    lines = [row.plain for row in frame(shown, ViewState(view="sources"), 200, 60)]
+    assert any("ended" in line for line in lines)
+    assert not any("DOWN" in line for line in lines)

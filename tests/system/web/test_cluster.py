@@ -150,9 +150,7 @@ def test_every_view_is_accessible(browser: Browser, cluster: Daemon, theme: Them
 def test_a_phone_has_one_line_of_header(browser: Browser, cluster: Daemon) -> None:
     with tab(browser, url(cluster), viewport={"width": 390, "height": 844}) as opened:
         for hash_, shown in VIEWS.items():
-            page = opened.page
-            page.goto("about:blank")
-            page.goto(f"{opened.url}{hash_}")
+            page = opened.open(hash_)
             page.locator(shown).first.wait_for()
             header = page.locator("#header").bounding_box()
             assert header

@@ -15,7 +15,7 @@ def test_a_tile_per_gpu_and_what_it_shows(browser: Browser, demo: Daemon) -> Non
         page = opened.open()
         expect(page.locator(".tile")).to_have_count(8)
         expect(page.locator(".badge")).to_have_text("DEMO")
-        held = page.locator(".tile").nth(5)
+        held = page.locator(".tile", has=page.get_by_role("link", name="GPU 5"))
         expect(held.locator(".big")).to_have_text("0\u00a0%")
         expect(held.locator(".owner")).to_have_text("idle, held by demo/demo-notebook-0")
         bar = page.get_by_role("img", name="Real utilization").first

@@ -21,7 +21,8 @@ EXPORTER = ("--source", "exporter", "--set", "source.interval=1s")
 def test_the_page_of_a_job_is_one_click_away(browser: Browser, demo: Daemon) -> None:
     with tab(browser, url(demo)) as opened:
         page = opened.open()
-        page.locator(".tile").first.get_by_role("link", name="job 4711").click()
+        tile = page.locator(".tile", has=page.get_by_role("link", name="GPU 0"))
+        tile.get_by_role("link", name="job 4711").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Job 4711")
         expect(page.locator(".badge", has_text="running")).to_be_visible()
         expect(page.locator(".verdict .big")).to_contain_text(re.compile(r"\.$"))

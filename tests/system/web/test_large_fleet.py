@@ -46,6 +46,6 @@ def test_a_thousand_gpus(browser: Browser, tmp_path: Path) -> None:
         page.locator("#filter").fill("class=idle & node=n0124")
         expect(page.locator("table.gpus tbody tr")).to_have_count(1)
         expect(page.locator("table.gpus tbody tr")).to_contain_text("n0124 · 7")
-        page.locator("table.gpus tbody a").click()
+        page.locator("table.gpus tbody a[data-row]").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("n0124 · 7")
         assert opened.violations() == []

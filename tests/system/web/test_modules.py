@@ -46,38 +46,13 @@ def test_a_long_filter_in_a_link_takes_no_time(page: Page) -> None:
 @pytest.mark.parametrize(
     ("kind", "one", "several"),
     [
-        ("health", "1 change of health", "2 changes of health"),
-        ("xid", "1 XID", "2 XIDs"),
-        ("finding", "1 finding", "2 findings"),
-        ("removal", "1 removal", "2 removals"),
+        ("incident", "1 incident", "2 incidents"),
         ("owner", "1 change of owners", "2 changes of owners"),
         ("workload_class", "1 change of class", "2 changes of class"),
     ],
 )
 def test_counts_of_changes(page: Page, kind: str, one: str, several: str) -> None:
     assert run(page, "text/change_text.js", f"[1, 2].map((count) => m.countText('{kind}', count))") == [one, several]
-
-
-CHANGES = [
-    {"event": "health", "gpu": gpu, "uuid": "", "node": "n", "time": f"2026-01-01T00:{minute:02}:00Z", "check": check,
-     "before": before, "after": after}
-    for minute, gpu, check, before, after in (
-        (30, "0", "temp", "warn", "ok"), (30, "0", "power", "warn", "ok"), (29, "1", "temp", "ok", "warn"),
-        (28, "0", "temp", "ok", "warn"), (10, "0", "temp", "ok", "warn"),
-    )
-]  # fmt: skip
-
-
-def test_changes_are_folded_by_gpu_and_cause(page: Page) -> None:
-    found = run(
-        page, "text/event_folds.js", f"m.folded({json.dumps(CHANGES)}).map((f) => [f.changes.length, m.foldText(f)])"
-    )
-    assert found == [
-        [2, "2 checks ok again: temp, power"],
-        [1, "temp: ok → warn"],
-        [1, "temp: ok → warn"],
-        [1, "temp: ok → warn"],
-    ]
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_what_is_wrong_and_what_to_do(browser: Browser, tmp_path: Path) -> None:
         expect(page.locator(".tile").first).to_contain_text("GPU 1")
         expect(page.locator(".tile").first.locator(".chip")).to_have_attribute("data-health", "crit")
         expect(page).to_have_title(re.compile(r"^\(1 crit\)"))
-        page.get_by_role("link", name="GPU 1").click()
+        page.locator(".tile").get_by_role("link", name="GPU 1").click()
         checks = page.locator("article.check")
         expect(checks).to_have_count(2)
         expect(page.locator("article.check:visible")).to_have_count(1)

@@ -39,7 +39,7 @@ const LINKED_VIEWS = [
   ["workload", "Workload", WorkloadView],
 ];
 
-const WAIT_MS = 2000; // longest time without the first view, while its data comes
+const WAIT_MS = 5000; // longest time without the first view, while its data comes
 const LARGE = 1000; // GPUs, from which on the page is drawn once per second
 const LARGE_PAUSE_MS = 1000;
 
@@ -56,13 +56,14 @@ const context = {
   view: null,
   help: () => help.open(),
   jump: () => jump.open(),
-  ready: () => main.classList.remove("waiting"), // the view has its data: before, the first one would move
+  ready: () => ((context.isReady = true), reveal()), // the view has its data: before, the first one would move
+  isReady: false,
 };
 const main = document.getElementById("main");
 const banner = h("div", { class: "banner", role: "status", hidden: true });
 const place = h("div");
 main.classList.add("waiting");
-setTimeout(context.ready, WAIT_MS);
+setTimeout(() => main.classList.remove("waiting"), WAIT_MS);
 main.replaceChildren(banner, place, context.announcer.element);
 const header = new Header(context, VIEWS);
 const help = new Help(context);
@@ -73,6 +74,7 @@ const draw = oncePerFrame(() => {
   header.draw();
   drawBanner();
   context.view?.update({ all });
+  reveal();
   all = false;
 }, () => (fleet.size >= LARGE ? LARGE_PAUSE_MS : 0));
 
@@ -91,6 +93,11 @@ function show() {
   }
   all = true;
   draw(true);
+}
+
+/** Shows the first view once it has its data, and the banner is known. */
+function reveal() {
+  if (context.isReady && (fleet.isLoaded || connection.isDown)) main.classList.remove("waiting");
 }
 
 function drawBanner() {

@@ -70,6 +70,8 @@ export class Header {
       setAttribute(link, "href", router.to(name));
       setAttribute(link, "aria-current", router.view === name ? "page" : null);
     });
+    if (router.view !== this.view) this.links.find(([name]) => name === router.view)?.[1].scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.view = router.view;
     this.drawFilter();
     document.body.classList.toggle("filtered", router.get("q") !== "");
     this.demo.hidden = !fleet.demo;

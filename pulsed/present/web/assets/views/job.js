@@ -118,7 +118,7 @@ export class JobView {
     const real = known.map((seconds, i) => (seconds > 0 ? Math.min(1, work[i] / seconds) : null));
     if (time.length) this.life.draw({ time, step, fields: { real } }, {}, marks);
     this.life.element.hidden = time.length < 2;
-    this.lines.draw(job.gpus, begin, end, marks).then(() => this.lines.fetch()).finally(() => this.context.ready());
+    this.lines.draw(job.gpus, begin, end, marks).then(() => this.lines.fetch()).finally(() => this.context.fleet.isLoaded && this.context.ready());
   }
 
   gpus() {

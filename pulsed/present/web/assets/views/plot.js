@@ -62,6 +62,7 @@ export class PlotView {
     this.note.textContent = chosen.length > most ? `The first ${most} of ${chosen.length} GPUs: filter or sort to choose others.` : chosen.length ? "" : "No GPU matches the filter.";
     this.lines.marks = marksOf(changes.list, new Set(positions.map((i) => fleet.keys[i])));
     if (this.window.seconds) this.lines.show({ positions, names, mode: this.mode, seconds: this.window.seconds });
+    if (this.window.seconds) this.context.ready();
   }
 
   destroy() {

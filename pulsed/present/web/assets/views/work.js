@@ -174,7 +174,7 @@ export class WorkView {
     const line = h(
       "tr",
       { "data-held": idleNow > 0, class: isRunning ? null : "ended" },
-      h("th", { scope: "row" }, h("a", { href: router.to(...ownerPage(row.owner)), "data-row": true, "data-id": `link ${row.id}` }, longName(name)), " ", who ? h("small", { class: "muted" }, who) : null, this.chips(row, isOpen)),
+      h("th", { scope: "row" }, h("span", { class: "owner-cell" }, h("a", { href: router.to(...ownerPage(row.owner)), "data-row": true, "data-id": `link ${row.id}` }, longName(name)), " ", who ? h("small", { class: "muted" }, who) : null, this.chips(row, isOpen))),
       h("td", { class: "w-gpus", "data-label": "GPUs" }, h("b", {}, row.texts[1]), " ", h("small", {}, gpuLinks(this.context, job.gpus, MAX_LINKS))),
       this.cells(row),
     );
