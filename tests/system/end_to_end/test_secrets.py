@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from pulsed.config.configuration import Config
+from pulsed.config.schema import STARS
 from pulsed.config.settings import all_keys
 from tests.support.daemon import Daemon, pulsed, serving
 from tests.support.waiting import until
@@ -59,7 +60,7 @@ def test_nothing_repeats_a_secret(tmp_path: Path, exporter: dict[str, Any]) -> N
             if path != "/events":
                 answer = daemon.get(path)
                 assert SECRET not in f"{answer.headers}{answer.text}", path
-        assert daemon.get("/config").json()["publish"]["otlp"]["url"] == "http://127.0.0.1:1/***"
+        assert daemon.get("/config").json()["publish"]["otlp"]["url"] == f"http://127.0.0.1:1/{STARS}"
         assert SECRET not in daemon.log()
     report = pulsed("doctor", "--config.file", str(file))
     assert SECRET not in report.stdout + report.stderr
