@@ -26,11 +26,11 @@ from pulsed.model.tick import Tick
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.owner_roster import OwnerChange
-from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
+from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, account_key, dump_account, load_account
 from pulsed.owners.findings import FindingDetector
 from pulsed.owners.report.owner_totals import WorkloadTotals
 from pulsed.owners.settings import AccountsSettings
-from pulsed.present.api.account_lookup import Accounts
+from pulsed.present.api.account_lookup import Accounts, ReadingStopped, ReadingTime, digest
 from pulsed.present.api.event_documents import finding_change, owner_change
 from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.regular_file import lines_from_end
@@ -50,6 +50,12 @@ RETRY_SECONDS = 60.0
 
 SWEEP_SECONDS = 60.0
 """Seconds between two looks for owners that were on no tick for long."""
+
+REFRESH_SECONDS = 10.0
+"""Seconds between two looks for what was added to the files of accounts."""
+
+READ_SECONDS = 20.0
+"""Time limit of one look; the next one continues with the next file."""
 
 READ_BYTES = 16 * 2**20
 """Bytes that are read at start, of the newest accounts."""
@@ -97,8 +103,10 @@ class AccountsFeature(Feature):
         self.ended = EndedAccounts()
         self.accounting = OwnerAccounting(parts.attribution.ended_at, self._end, self._resume)
         self.workloads = WorkloadTotals()
-        folder = parts.config.state_dir
-        self.ended_files = EndedFiles(Path(folder), parts.config.accounts) if folder else None
+        self.ended_files, self._kept = None, None
+        if folder := parts.config.state_dir:
+            self.ended_files = EndedFiles(Path(folder), parts.config.accounts)
+            self._kept = KeptUsage(self.ended_files.paths, self._store.node, Path(folder))
 
     def apply(self, config: Config) -> None:
         """Show prices and scale hints, and keep accounts, by a configuration."""
@@ -114,19 +122,21 @@ class AccountsFeature(Feature):
         """Yield the routes of owners."""
         from pulsed.present.api.routes.owners import owner_router
 
-        files = self.ended_files
+        files, kept = self.ended_files, self._kept
         accounts = Accounts(
             self.accounting,
             self.ended,
             lambda: self._config.prices,
             self.workloads,
-            *(() if files is None else (files.lines, KeptUsage(files.paths, self._store.node).usage)),
+            *(() if files is None or kept is None else (files.lines, kept.usage)),
         )
         yield owner_router(self._store, accounts)
 
     async def run(self) -> None:
         """Write accounts as they end, and end owners that were on no tick for long."""
-        swept = tried = time.monotonic()
+        if self._kept is not None:
+            await asyncio.to_thread(self._kept.load)
+        swept = tried = refreshed = time.monotonic()
         day = int(time.time() // DAY)
         while True:
             await aligned_sleep(LOOK_SECONDS)
@@ -140,6 +150,17 @@ class AccountsFeature(Feature):
             if files is not None and files.unwritten and (not files.status.is_failing or now - tried >= RETRY_SECONDS):
                 tried = now
                 await asyncio.to_thread(files.write)
+            if self._kept is not None and now - refreshed >= REFRESH_SECONDS:
+                refreshed = now
+                newer = {digest(account_key(each)) for each in self.accounting.unfinished}
+                await asyncio.to_thread(self._refresh, self._kept, newer)
+
+    def _refresh(self, kept: KeptUsage, newer: set[int]) -> None:
+        """Read what was added to the files of accounts, so that a report need not."""
+        try:
+            kept.refresh(newer, ReadingTime(READ_SECONDS))
+        except (OSError, ReadingStopped) as error:
+            log.debug("the sums of reports are not up to date", extra={"error": str(error)})
 
     def restore(self) -> None:
         """Load the accounts that have ended in earlier runs."""

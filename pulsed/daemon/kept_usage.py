@@ -7,20 +7,28 @@ read by then are kept, so that the next request continues there.
 from __future__ import annotations
 
 import json
+import logging
 import zlib
 from array import array
+from base64 import b64decode, b64encode
+from binascii import Error as BinasciiError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import get_args
+
+from pydantic import TypeAdapter
 
 from pulsed.json_text import json_bytes
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import account_key, ended_account
-from pulsed.owners.report.usage import GroupBy
+from pulsed.owners.report.usage import SUMS, GroupBy
 from pulsed.present.api.account_lookup import Check, digest
 from pulsed.present.api.usage_documents import NO_USAGE, Usage, UsageSums
-from pulsed.regular_file import open_regular
+from pulsed.regular_file import open_regular, read_regular, replace_file
+
+log = logging.getLogger(__name__)
 
 GROUPINGS: Sequence[GroupBy] = get_args(GroupBy)
 
@@ -49,6 +57,38 @@ class _FileSums:
         parts = json.loads(zlib.decompress(self.packed))
         return Usage(parts[by], parts["worst"], parts["gpus"])
 
+    def dump(self) -> Mapping[str, object]:
+        """Return the sums for a file."""
+        texts = {"keys": b64encode(self.keys.tobytes()).decode(), "packed": b64encode(self.packed).decode()}
+        return {"inode": self.inode, "end": self.end, "first_end": self.first_end, **texts,
+                "superseded": list(self.superseded)}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedSums:
+    """Sums as `_FileSums.dump` returns them."""
+
+    inode: int
+    end: int
+    first_end: float
+    keys: str
+    packed: str
+    superseded: list[int]
+
+    def load(self) -> _FileSums:
+        """Return the sums. Raises ValueError."""
+        keys = array("Q", b64decode(self.keys, validate=True))
+        sums = _FileSums(self.inode, self.end, keys, frozenset(self.superseded), self.first_end, b64decode(self.packed))
+        for by in GROUPINGS:
+            sums.usage(by)
+        return sums
+
+
+_SAVED = TypeAdapter(list[_SavedSums])
+
+FILE_NAME = "report-sums.json"
+MAX_BYTES = 64 * 2**20
+
 
 class KeptUsage:
     """Sums of the accounts in files.
@@ -56,14 +96,54 @@ class KeptUsage:
     Args:
         paths: returns the files with accounts since a Unix time, and some older ones, the oldest first.
         here: this process's node.
+        folder: where the sums of files to which nothing is added are kept over a restart; None: nowhere.
     """
 
-    def __init__(self, paths: Callable[[float], Sequence[Path]], here: str) -> None:
+    def __init__(self, paths: Callable[[float], Sequence[Path]], here: str, folder: Path | None = None) -> None:
         self._paths, self._here = paths, here
+        self._file = None if folder is None else folder / FILE_NAME
         self._sums: dict[int, _FileSums] = {}  # by inode: a file may get another name
+        self._sizes: Sequence[tuple[Path, int]] = ()
+        self._saved: frozenset[tuple[int, int]] = frozenset()
+        self._lock = Lock()
+
+    def load(self) -> None:
+        """Use the sums of an earlier run; those that are not valid are computed again."""
+        if self._file is None or not self._file.exists():
+            return
+        try:
+            saved = json.loads(read_regular(self._file, MAX_BYTES, follow_links=False))
+            if saved["format"] == _FORMAT:
+                sums = [each.load() for each in _SAVED.validate_python(saved["files"])]
+                self._sums = {each.inode: each for each in sums}
+                self._saved = frozenset((each.inode, each.end) for each in sums)
+        except (OSError, ValueError, TypeError, KeyError, BinasciiError, zlib.error, RecursionError) as error:
+            log.warning("the sums of reports cannot be used", extra={"path": str(self._file), "error": str(error)})
+
+    def refresh(self, newer: set[int], check: Check) -> None:
+        """Bring the sums of all files up to date, so that a report waits for none, and keep those of past days.
+
+        Arguments are those of `usage`.
+        """
+        sizes = [(path, path.lstat().st_size) for path in self._paths(0.0)]
+        if sizes == self._sizes:
+            return
+        past = list[_FileSums]()
+        for path, _ in reversed(sizes):
+            with self._lock:
+                sums = self._of_file(path, newer, check)
+                self._sums[sums.inode] = sums
+            newer.update(sums.keys)
+            past.append(sums)
+        self._sizes = sizes
+        kept = [each for each in past[1:] if each.keys]
+        names = frozenset((each.inode, each.end) for each in kept)
+        if self._file is not None and names != self._saved:
+            replace_file(self._file, json_bytes({"format": _FORMAT, "files": [each.dump() for each in kept]}))
+            self._saved = names
 
     def usage(self, since: float, by: GroupBy, newer: set[int], check: Check) -> Usage:
-        """Return the sums of the accounts that have not ended before a Unix time, without costs. Not for two threads.
+        """Return the sums of the accounts that have not ended before a Unix time, without costs.
 
         Args:
             newer: digests of accounts that are elsewhere; those of all files are added.
@@ -74,8 +154,9 @@ class KeptUsage:
         total = NO_USAGE
         for path in reversed(paths):
             try:
-                sums = self._of_file(path, newer, check)
-                self._sums[sums.inode] = sums
+                with self._lock:
+                    sums = self._of_file(path, newer, check)
+                    self._sums[sums.inode] = sums
                 read.add(sums.inode)
                 if sums.first_end >= since:
                     part = sums.usage(by)
@@ -90,7 +171,8 @@ class KeptUsage:
             newer.update(sums.keys)
             total = total.plus(part, by)
         if paths == self._paths(0.0):
-            self._sums = {inode: sums for inode, sums in self._sums.items() if inode in read}
+            with self._lock:
+                self._sums = {inode: sums for inode, sums in self._sums.items() if inode in read}
         return total
 
     def _of_file(self, path: Path, newer: set[int], check: Check) -> _FileSums:
@@ -139,6 +221,10 @@ class KeptUsage:
                 sums.add(account)
         superseded = frozenset(newer.intersection(last))
         return _FileSums(empty.inode, end, array("Q", sorted(last)), superseded, first_end, _packed(empty, sums))
+
+
+_FORMAT = [*GROUPINGS, *SUMS]
+"""Sums by other groupings, or of other numbers, are not used."""
 
 
 def _packed(before: _FileSums, added: UsageSums) -> bytes:

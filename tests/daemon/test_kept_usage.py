@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pulsed.daemon.kept_usage import GROUPINGS, KeptUsage
+from pulsed.daemon.kept_usage import FILE_NAME, GROUPINGS, KeptUsage
 from pulsed.owners.accounting.saved_accounts import account_key, ended_account
 from pulsed.owners.report.usage import GroupBy
 from pulsed.present.api.account_lookup import ReadingStopped, ReadingTime, digest
@@ -135,3 +135,37 @@ def test_reading_stops_when_it_takes_too_long_or_the_client_is_gone(stops: Calla
     time.sleep(0.001)
     with pytest.raises(ReadingStopped):
         check()
+
+
+def test_the_sums_of_past_days_are_kept_over_a_restart(files: Files) -> None:
+    lines = files.lines()
+    files.kept = KeptUsage(files.paths, "here", files.folder)
+    files.kept.refresh(set(), lambda: None)
+    assert sums(files.usage()) == files.expected(lines)
+    assert files.checks == 0, "the refresh has read all"
+    files.kept = KeptUsage(files.paths, "here", files.folder)
+    files.kept.load()
+    assert sums(files.usage()) == files.expected(lines)
+    assert files.checks == len(files.paths()[-1].read_bytes().splitlines()), "the file of today may have grown"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: "[]",
+        lambda text: text.replace('"format":["', '"format":["x'),
+        lambda text: text.replace('"packed":"', '"packed":"AAAA'),
+        lambda text: text.replace('"keys":"', '"keys":"A'),
+        lambda text: text.replace('"inode":', '"inode":"x","other":'),
+    ],
+)
+def test_saved_sums_that_are_not_valid_are_computed_again(files: Files, change: Callable[[str], str]) -> None:
+    files.kept = KeptUsage(files.paths, "here", files.folder)
+    files.kept.refresh(set(), lambda: None)
+    saved = files.folder / FILE_NAME
+    saved.write_text(change(saved.read_text()))
+    files.kept = KeptUsage(files.paths, "here", files.folder)
+    files.kept.load()
+    assert sums(files.usage()) == files.expected(files.lines())
+    assert files.checks == len(files.lines())
