@@ -54,6 +54,7 @@ class SavedGpuState:
         latched: by rule, the severity that is raised, and until when it is kept while its inputs are absent.
         history: by check, when it was raised.
         xid_totals: by code, the exporter's total; None without any.
+        widest_link: most PCIe lanes since the first sample.
         state: of the GPU as a whole.
         seconds: by state, how long the GPU was in it.
     """
@@ -84,6 +85,7 @@ class SavedGpuState:
     latched: dict[str, RaisedUntil] = field(default_factory=dict)
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
     fabric: str = ""
+    widest_link: float = 0.0
     state: State = "unknown"
     seconds: dict[State, float] = field(default_factory=dict)
 
@@ -158,6 +160,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         history={check.state.id: check.history for check in gpu.checks if check.history},
         fabric=gpu.device.fabric,
         xid_totals=xids.totals if xids.totals is not None and len(xids.totals) <= MAX_TOTALS else None,
+        widest_link=gpu.inputs.widest_link,
         state=gpu.seconds.state,
         seconds=gpu.seconds.saved(),
     )
@@ -183,6 +186,7 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
     gpu.last_reset, xids = saved.last_reset, gpu.inputs.xids
     xids.restore(saved.xids, saved.other_xids, saved.last_xid, saved.gauge)
     xids.totals = saved.xid_totals
+    gpu.inputs.widest_link = saved.widest_link
     xids.begun = nextafter(saved.now, inf)
     for name, (rule, state) in _named(gpu).items():
         if isinstance(rule, Increase) and (saved_increase := saved.increases.get(name)):

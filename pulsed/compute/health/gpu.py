@@ -32,7 +32,9 @@ EVALUATION_SECONDS = 1.0
 
 
 _REASONS, _XID, _MIG_MODE = (POSITION[name] for name in ("clocks_event_reasons", "xid_last_code", "mig_mode"))
-_PSTATE, _WIDTH = POSITION["performance_state"], POSITION["pcie_link_width"]
+_PSTATE = POSITION["performance_state"]
+_LINK = tuple([POSITION[f"pcie_link_{name}"] for name in ("width", "generation", "generation_max")])
+_WIDTH = _LINK[0]
 
 _IN_EXTRAS: tuple[Value, ...] = (None,) * len(IN_EXTRAS)
 _NO_FACTS: tuple[Value, ...] = (None, None, None)
@@ -202,9 +204,14 @@ class GpuHealth:
         self.is_due = node.interval >= EVALUATION_SECONDS or int(now + ROUNDING) != self._second
 
     def compare_links(self, widest: Collection[float]) -> None:
-        """Compare the lanes with the most that the GPUs of its model on its node have had, one number each."""
+        """Compare the lanes with the most that the GPUs of its model on its node have had, one number each.
+
+        A link that is also slower than it can be is not so by design.
+        """
         inputs = self.inputs
-        by_design = set(widest) == {inputs.widest_link} and inputs.values[_WIDTH] == inputs.widest_link
+        width, generation, fastest = (inputs.values[position] for position in _LINK)
+        is_full_speed = generation is None or fastest is None or generation >= fastest
+        by_design = set(widest) == {inputs.widest_link} and width == inputs.widest_link and is_full_speed
         if by_design is not inputs.has_lanes_by_design:
             inputs.has_lanes_by_design = by_design
             self._by_id["pcie_link"].wake()

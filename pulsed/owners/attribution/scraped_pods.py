@@ -2,12 +2,14 @@
 
 Such a pod owns no GPU, whatever its name. Rows of one `instance` and `job` are of one exporter. Without a row that
 only the exporter can have, the scraped pod is the one that several GPUs, or all of the instance, have as their only
-pod; if each GPU has another pod, any of them may be it. Such a pod may also be a job's, so that the owner is unknown,
-until a GPU without a pod shows that Prometheus adds none. This module must not depend on readings.
+pod, or any that a DaemonSet may have made; if each GPU has another pod, any of them may be it. Such a pod may also be
+a job's, so that the owner is unknown, until a GPU without a pod shows that Prometheus adds none.
+This module must not depend on readings.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -22,6 +24,10 @@ _Gpu = tuple[str, str]
 
 EXPORTERS_OWN = "dcgm-exporter"
 """A pod or container with this in its name is that of an exporter."""
+
+
+_GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
+"""End of the names of pods of DaemonSets, as of Jobs and Deployments: any of them may be an exporter's."""
 
 
 class ScrapedPods:
@@ -46,16 +52,17 @@ class ScrapedPods:
         return self._known
 
     def _scraped(self, instance: _Instance, rows: Sequence[Mapping[str, str]]) -> Iterable[PodName]:
+        split = {gpu[0] for row in rows if (gpu := _gpu_of(row)) and gpu[1]}
         by_gpu: dict[_Gpu, set[PodName]] = {}
         of_exporter: set[PodName] = set()
         is_named = True
         for row in rows:
             pod, gpu = pod_of(row), _gpu_of(row)
-            if gpu is None:
+            if gpu is None or (gpu[0] in split and not gpu[1]):  # pods are on the rows of the instances
                 of_exporter.add(pod)
             else:
                 by_gpu.setdefault(gpu, set()).add(pod)
-                is_named = is_named and bool(pod[1])
+            is_named = is_named and (gpu is None or bool(pod[1]))
         pods = {pod for pods in by_gpu.values() for pod in pods if pod[1]}
         if self._patterns:
             return [pod for pod in pods if any(fnmatchcase("/".join(pod), pattern) for pattern in self._patterns)]
@@ -63,12 +70,13 @@ class ScrapedPods:
             self._without_pods.add(instance)
         if instance in self._without_pods:
             return ()
-        if found := pods & of_exporter or {pod for pod in pods if EXPORTERS_OWN in pod[1]}:
+        if found := {pod for pod in of_exporter if pod[1]} or {pod for pod in pods if EXPORTERS_OWN in pod[1]}:
             return found
         if len(pods) == 1:
             return pods
         only = Counter(next(iter(each)) for each in by_gpu.values() if len(each) == 1)
-        return [pod for pod in pods if only[pod] > 1 or pod in self._known] or pods
+        several = {pod for pod in pods if only[pod] > 1 or pod in self._known}
+        return several | {pod for pod in pods if _GENERATED.search(pod[1])} if several else pods
 
 
 def pod_of(row: Mapping[str, str]) -> PodName:

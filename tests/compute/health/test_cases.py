@@ -433,6 +433,13 @@ def test_lanes_that_a_gpu_never_had_are_info() -> None:
     assert sim.run(70, "pcie_link", **link(pcie_link_width=4.0, **busy)).state == "crit", "it had eight"
 
 
+def test_lanes_that_are_lost_before_a_restart_of_pulsed_are_no_design() -> None:
+    sim, busy = Sim(), {"performance_state": 0.0, **BUSY}
+    sim.run(3, "pcie_link", **link(**busy))
+    sim.restart()
+    assert sim.run(70, "pcie_link", **link(pcie_link_width=8.0, **busy)).state == "warn"
+
+
 def test_a_gpu_with_fewer_lanes_than_its_neighbour_is_a_fault() -> None:
     sim = Sim(devices=[GPU, OTHER])
     busy = {"performance_state": 0.0, **BUSY}

@@ -28,24 +28,15 @@ def row(gpu: int | None, pod: tuple[str, str] | None, instance: str = "10.0.0.7:
         ([row(0, OWN)], {OWN}),
         ([row(0, A), row(1, B)], {A, B}),
         ([row(0, A), row(1, A), row(2, None)], set()),
-        ([row(0, A), row(1, A), row(2, B), row(None, OWN)], {A}),
+        ([row(0, A), row(1, A), row(2, OWN)], {A, OWN}),
+        ([row(0, OWN), row(0, A, GPU_I_ID="1"), row(0, A, GPU_I_ID="2")], {OWN}),
+        ([row(0, A), row(1, A), row(2, B), row(None, OWN)], {OWN}),
         ([row(0, A), row(1, A), row(2, OWN), row(None, OWN)], {OWN}),
         ([row(0, A), row(1, A), row(2, ("gpu", "nvidia-dcgm-exporter-x"))], {("gpu", "nvidia-dcgm-exporter-x")}),
         ([row(0, A, "a"), row(1, A, "a"), row(2, None, "a"), row(0, OWN, "b"), row(1, OWN, "b")], {OWN}),
         ([row(0, A), row(0, B), row(1, OWN), row(2, OWN)], {OWN}),
         ([{"gpu": "0", "namespace": "ml", "pod": "a"}, {"gpu": "1", "namespace": "ml", "pod": "a"}], set()),
         ([row(0, A, GPU_I_ID="1"), row(0, OWN, GPU_I_ID="2"), row(0, OWN, GPU_I_ID="3")], {OWN}),
-    ],
-    ids=[
-        *(
-            "one GPU has a pod",
-            "all are free",
-            "a single GPU",
-            "each its own",
-            "a GPU without a pod",
-            "nothing certain",
-        ),
-        *("a row without a GPU", "the usual name", "per instance", "shared", "not of Prometheus", "MIG instances"),
     ],
 )
 def test_scraped_pods_of_a_page(rows: Rows, scraped: set[tuple[str, str]]) -> None:

@@ -133,7 +133,7 @@ OWN = {
     "instance": "10.0.0.7:9400",
     "job": "gpu",
     "namespace": "kube-system",
-    "pod": "gpu-manager-x",
+    "pod": "gpu-manager-x7kq2",
     "container": "e",
 }
 """Labels of Prometheus: the scraped pod is the exporter's."""
