@@ -9,7 +9,7 @@ import yaml
 from pulsed.cli import main
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.rule_set import MAX_RULES, RuleSelection, document, groups
-from pulsed.present.promql.rule_types import RUNBOOK, Alert, Group, Recording, number
+from pulsed.present.promql.rule_types import CLUSTER, RUNBOOK, Alert, Group, Recording, number
 from tests.present.promql.promtool import promtool
 
 ALERTS_OF_PULSED = [f"pulsed-alerts-{name}" for name in ("use", "findings", "owners", "gone", "monitoring", "health")]
@@ -164,7 +164,7 @@ def test_yaml_says_what_the_rules_say() -> None:
                 assert isinstance(rule, Alert)
                 assert each["alert"] == rule.name
                 assert each["for"] == rule.hold
-                texts = {"summary": rule.summary, "description": rule.description, **rule.annotations}
+                texts = {"summary": CLUSTER + rule.summary, "description": rule.description, **rule.annotations}
                 assert each["annotations"] == texts | {"runbook_url": f"{RUNBOOK}#{rule.anchor}"}
 
 
