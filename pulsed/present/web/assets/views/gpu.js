@@ -7,7 +7,7 @@ import { h, setAttribute, setText } from "../ui/dom.js";
 import { HealthChip } from "../ui/marks.js";
 import { GpuCharts } from "./gpu_charts.js";
 import { AccountingPanel, IdentityPanel, InstancesPanel, NvlinksPanel, OwnersPanel, ProcessesPanel, ReadingsPanel } from "./gpu_facts.js";
-import { HealthPanel } from "./gpu_health.js";
+import { HealthPanel, knownText } from "./gpu_health.js";
 import { drawHealth } from "./gpu_reading.js";
 import { IncidentsPanel } from "./incidents.js";
 import { drawOwners } from "./owner_links.js";
@@ -111,7 +111,7 @@ export class GpuView {
   }
 
   draw(gpu, reason) {
-    drawHealth(this.chip, { isStale: gpu.stale, health: gpu.health.state, age: gpu.age_seconds });
+    drawHealth(this.chip, { isStale: gpu.stale, health: gpu.health.state, healthText: knownText(gpu.health), age: gpu.age_seconds });
     setText(this.age, "");
     const use = gpu.stale ? "stale" : gpu.workload.use === "held" ? "idle, held by" : gpu.workload.use === "busy" ? `${words(gpu.workload.class)}, used by` : gpu.workload.use;
     setText(this.use, use);

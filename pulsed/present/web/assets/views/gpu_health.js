@@ -21,7 +21,7 @@ export class HealthPanel {
     if (key === this.shown) return;
     this.shown = key;
     const { checks, state, incidents, last_xid: xid } = gpu.health;
-    this.chip.replaceChildren(healthChip(state));
+    this.chip.replaceChildren(healthChip(state, knownText(gpu.health)));
     const byId = new Map(checks.map((check) => [check.id, check]));
     const now = Date.parse(gpu.time) / 1000;
     const cards = incidents.map(({ cause, consequences }) => [raisedCheck(byId.get(cause), now), followed(consequences.map((id) => byId.get(id)), now)]);
@@ -32,6 +32,12 @@ export class HealthPanel {
       folded(checks.filter((check) => check.state === "unknown"), "unknown", unknownText),
     );
   }
+}
+
+/** A state that is ok with how many checks are known, `ok 4/23`: few of them prove little; otherwise undefined. */
+export function knownText({ state, checks }) {
+  const known = checks.filter((check) => check.state !== "unknown").length;
+  return state === "ok" && known < checks.length ? `ok ${known}/${checks.length}` : undefined;
 }
 
 export function raisedCheck(check, now) {

@@ -36,7 +36,7 @@ export function classText(reading, since, now) {
 /** Draws the chip of a GPU's health: of a stale GPU its age, unless a check is raised. */
 export function drawHealth(chip, reading) {
   const state = shownHealth(reading);
-  chip.draw(state, state === "stale" ? staleText(reading) : undefined);
+  chip.draw(state, state === "stale" ? staleText(reading) : reading.healthText);
 }
 
 /** The health of a GPU, or `stale`. */
