@@ -109,6 +109,7 @@ def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
         "without_profiling": unavailable,
         "confidential": confidential,
         "alternating_hosts": list(probe.alternating_hosts),
+        "flickering_owners": list(probe.flickering_owners),
         "unknown_fields": list(probe.tick.unknown_fields) if probe.tick else [],
         "supply": list(additions.lines),
         "supply_newer": {name: str(version) for name, version in additions.newer},

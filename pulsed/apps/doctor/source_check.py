@@ -69,6 +69,7 @@ class SourceCheck:
         requested: DCGM fields that were requested, from these GPUs.
         pending: those of them that were not answered in time.
         alternating_hosts: hosts that the pages of its address name in turns; empty for none.
+        flickering_owners: GPUs whose owners some of its pages name and others do not.
     """
 
     kind: str
@@ -83,6 +84,7 @@ class SourceCheck:
     requested: frozenset[int] = frozenset()
     pending: frozenset[int] = frozenset()
     alternating_hosts: tuple[str, ...] = ()
+    flickering_owners: tuple[str, ...] = ()
 
     @property
     def works(self) -> bool:
@@ -134,21 +136,32 @@ async def _probe_kind(kind: str, config: Config, exporter: ExporterVersion | Non
     checks = list(await asyncio.gather(*(probe(source, config, exporter=exporter) for source in sources)))
     if kind != "exporter" or not all(check.works for check in checks):
         return checks
-    pages = [[_hosts(check)] for check in checks]
+    pages = [[check] for check in checks]
     for _ in range(MORE_PAGES):  # each by a connection of its own: a balanced address leads it elsewhere
         again = await asyncio.gather(
             *(probe(each, config, exporter=exporter) for each in await found_sources(config, kind))
         )
-        for hosts, check in zip(pages, again, strict=False):
-            hosts.append(_hosts(check))
-    return [replace(check, alternating_hosts=_alternating(hosts)) for check, hosts in zip(checks, pages, strict=True)]
+        for of_target, check in zip(pages, again, strict=False):
+            of_target.append(check)
+    return [
+        replace(each[0], alternating_hosts=_alternating(map(_hosts, each)), flickering_owners=_flickering(each))
+        for each in pages
+    ]
 
 
 def _hosts(check: SourceCheck) -> frozenset[str]:
     return frozenset(device.entity.node for device in check.tick.devices) if check.tick else frozenset()
 
 
-def _alternating(pages: Sequence[frozenset[str]]) -> tuple[str, ...]:
+def _flickering(pages: Sequence[SourceCheck]) -> tuple[str, ...]:
+    """Return the GPUs and MIG instances that have owners on some pages of an exporter only."""
+    named: dict[str, set[bool]] = {}
+    for row in (row for page in pages if page.tick for row in page.tick.gpus):
+        named.setdefault(row.device.entity.name, set()).add(bool(row.owners))
+    return tuple(name for name, answers in named.items() if len(answers) > 1)
+
+
+def _alternating(pages: Iterable[frozenset[str]]) -> tuple[str, ...]:
     """Return the hosts of the pages of one address if some pages name none of the hosts of others."""
     named = [hosts for hosts in pages if hosts]
     others = any(one.isdisjoint(other) for one in named for other in named)

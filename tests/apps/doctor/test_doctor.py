@@ -112,6 +112,25 @@ def test_an_address_that_leads_to_several_exporters_is_named() -> None:
         assert source["alternating_hosts"] == []
 
 
+class ForgetfulExporter(Exporter):
+    """An exporter whose pages name owners in turns."""
+
+    def answer(self) -> str:
+        """Return the next page."""
+        pod = ',pod="train-0",namespace="ml"' if self.asked % 2 else ""
+        return "".join(
+            f'DCGM_FI_DEV_POWER_USAGE{{gpu="{gpu}",UUID="GPU-{gpu}"{pod if gpu else ""}}} 70\n' for gpu in range(2)
+        )
+
+
+def test_labels_of_owners_that_come_and_go_are_named() -> None:
+    with exporting({"metrics": ForgetfulExporter("")}) as begin:
+        config = configured(exporter=f"{begin}metrics", kind="exporter")
+        (source,) = report(config)[1]["sources"]
+        assert source["flickering_owners"] == ["1"]
+        assert "the owners of GPU 1 are on some pages only" in told(config)
+
+
 def test_confidential_computing_is_the_reason_of_missing_counters() -> None:
     names = ("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_CC_MODE")
     with serving(rows(*names), rows(*names, "DCGM_FI_PROF_SM_ACTIVE")) as urls:
