@@ -160,8 +160,8 @@ def _body_lines(source: Report) -> Iterator[str]:
         yield f"    {', '.join(source['alternating_hosts'])}: {BALANCED}"
     if source["flickering_owners"] and not source["alternating_hosts"]:
         names = _some(source["flickering_owners"])
-        yield f"    the owners of GPU {names} are on some pages only: owners are kept meanwhile; see whether the exporter"
-        yield "    reaches the kubelet, or whether two exporters share the address"
+        yield f"    the owners of GPU {names} are on some pages only, and are kept meanwhile; see whether the exporter"
+        yield "    reaches the kubelet"
     if source["unknown_fields"]:
         yield f"    ignored, because pulsed does not know these names: {_some(source['unknown_fields'])}"
     for step in source["steps"]:
