@@ -17,7 +17,7 @@ from pulsed.durations import HOUR
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, read_token
 from pulsed.json_text import duration_text, rfc3339
 from pulsed.model.gpu import node_of
-from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
+from pulsed.owners.accounting.account import GpuAccount, OwnerAccount, OwnerCondition
 from pulsed.owners.accounting.activity import WARM_UP_SECONDS
 from pulsed.owners.report.job_advice import FINDING_TEXTS, IDLE_TEXT
 from pulsed.owners.report.job_numbers import Account
@@ -39,26 +39,37 @@ class OwnerFinding(NamedTuple):
 
 
 def owner_findings(account: OwnerAccount, idle_after: float) -> Iterator[OwnerFinding]:
-    """Yield what is wrong with the GPUs of an owner now, such as being idle for `idle_after` seconds after work."""
+    """Yield the findings about the GPUs of an owner, such as being idle for `idle_after` seconds after work.
+
+    A lost GPU stops the whole job: that it hangs, or holds idle GPUs, is a consequence and has no notification.
+    """
+    kinds: Sequence[FindingKind] = ("hang", "leaked_memory", "gpu_lost")
+    raised = {kind: list(_raised(account, kind)) for kind in kinds}
+    if raised["gpu_lost"]:
+        raised["hang"] = []
     idle = [
         account.gpus[key]
         for key in account.holding
         if account.gpus[key].extremes.idle_run >= idle_after and account.gpus[key].extremes.worked >= WARM_UP_SECONDS
     ]
-    if idle and account.owner.is_known and not account.exempt:
+    if idle and not raised["gpu_lost"] and account.owner.is_known and not account.exempt:
         seconds = max(gpu.extremes.idle_run for gpu in idle)
         yield OwnerFinding(
             "held_idle", idle, f"idle for the last {duration_text(seconds)}, after it had worked", IDLE_TEXT
         )
-    for kind in ("hang", "leaked_memory", "gpu_lost"):
-        raised = [
-            (gpu, condition)
-            for gpu in account.gpus.values()
-            if (condition := gpu.conditions.get(kind)) is not None and condition.until is None
-        ]
-        if raised:
-            message, remedy = raised[0][1].message, raised[0][1].remedy
-            yield OwnerFinding(kind, [gpu for gpu, _ in raised], message, FINDING_TEXTS.get(kind, remedy))
+    for kind, conditions in raised.items():
+        if conditions:
+            _, first = conditions[0]
+            gpus = [gpu for gpu, _ in conditions]
+            yield OwnerFinding(kind, gpus, first.message, FINDING_TEXTS.get(kind, first.remedy))
+
+
+def _raised(account: OwnerAccount, check: str) -> Iterator[tuple[GpuAccount, OwnerCondition]]:
+    """Yield the GPUs of an owner on which a check or finding is raised."""
+    for gpu in account.gpus.values():
+        condition = gpu.conditions.get(check)
+        if condition is not None and condition.until is None:
+            yield gpu, condition
 
 
 def notification(

@@ -107,6 +107,15 @@ def test_findings_and_lost_gpus_are_told(tmp_path: Path, kind: str) -> None:
     assert Told(tmp_path / "other", findings=("held_idle",)).looks() == []
 
 
+def test_what_follows_from_a_lost_gpu_is_no_finding_of_its_own(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.works_and_stops(70)
+    (gpu,) = told.node.running(ANN).gpus.values()
+    for kind in ("hang", "gpu_lost"):
+        gpu.conditions[kind] = OwnerCondition(kind, "crit", 1.0, None, "what was seen", "")
+    assert [document["finding"] for document in told.looks(3)] == ["gpu_lost"]
+
+
 def test_a_restart_tells_nothing_again(tmp_path: Path) -> None:
     first = Told(tmp_path)
     first.works_and_stops()
