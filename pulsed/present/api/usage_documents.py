@@ -318,6 +318,8 @@ def usage(accounts: Iterable[OwnerAccount], by: GroupBy, here: str) -> Usage:
 
 
 def _labels(by: GroupBy, owner: Owner, node: str) -> dict[str, str]:
+    if owner.key == FREE.key:
+        return dict.fromkeys(LABELS[by], FREE.user)
     return {label: node if label == "node" else getattr(owner, label) for label in LABELS[by]}
 
 

@@ -41,6 +41,10 @@ HEALTHY: Mapping[str, str] = {
     "slowdown_temperature_celsius": "90",
     "shutdown_temperature_celsius": "95",
     "power_limit_watts": "700",
+    "memory_bytes": "81559",
+    "memory_used_bytes": "50000",
+    "memory_free_bytes": "31000",
+    "memory_reserved_bytes": "559",
 }
 """What a healthy board says where the value by unit would not do, by quantity."""
 

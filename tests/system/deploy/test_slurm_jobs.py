@@ -261,6 +261,7 @@ def test_each_name_of_a_job_finds_its_account(tmp_path: Path) -> None:
         assert ids, "the last task has the id of the array"
         for task, raw_id in ids.items():
             assert gpus(raw_id) == gpus(f"{array}_{task}")
+        until(lambda: len(gpus(most)) == 1 and len(gpus(least)) == 1)
         assert gpus(f"{most}.0") == gpus(most) == gpus(least)
         words = (sys.executable, "-m", "pulsed", "job", f"{array}_2", f"http://{daemon.address}", "--format=json")
         printed = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=SECONDS).stdout)

@@ -243,7 +243,10 @@ def test_an_absent_gpu_is_forgotten_by_request(tmp_path: Path, page: Page) -> No
         until(lambda: '"GPU-1"' in file.read_text())
         unknown = pulsed("health", "--forget", "GPU-7", url)
         assert unknown.returncode == 1
-        assert f"there is no absent GPU 'GPU-7'. Can be forgotten: GPU-1 (GPU 1 of {gethostname()})" in unknown.stderr
+        assert (
+            f"there is no absent GPU 'GPU-7'. Can be forgotten: GPU-1 (GPU 1 of {gethostname()}, last seen "
+            in unknown.stderr
+        )
         page.path.unlink()  # nothing is read any more
         elsewhere = pulsed("health", "--forget", "GPU-1", "--node", "other", url)
         assert elsewhere.returncode == 1
@@ -297,7 +300,7 @@ def test_a_target_that_never_answered_is_unknown(tmp_path: Path, page: Page) -> 
         until(lambda: len(daemon.get("/health/gpus").json()) == 5)
         done = pulsed("health", f"http://{daemon.address}")
         assert done.returncode == 3
-        assert done.stdout.startswith("UNKNOWN: 4 ok, 1 unknown (")
+        assert done.stdout.startswith("UNKNOWN: 4 ok 36/108, 1 unknown (")
         assert "absent.prom  UNKNOWN  telemetry" in done.stdout
         assert "% of the checks have data; 1 without data)" in done.stdout
         page.write(DCGM_FI_DEV_XID_ERRORS=48)

@@ -18,13 +18,13 @@ export function address(path, query = {}) {
 /** Returns a JSON document; throws ApiError. */
 export async function getJson(path, query, { signal, timeout = 20000 } = {}) {
   const limit = AbortSignal.timeout(timeout);
-  let response;
+  let response, text;
   try {
     response = await fetch(address(path, query), { signal: signal ? AbortSignal.any([signal, limit]) : limit });
+    text = await response.text();
   } catch (error) {
     throw new ApiError(0, error.name === "TimeoutError" ? "no response in time" : "no connection");
   }
-  const text = await response.text();
   let document_ = null;
   try {
     document_ = JSON.parse(text);
