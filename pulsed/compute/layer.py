@@ -121,6 +121,7 @@ class ComputeLayer:
             unpartitioned,
             narrow,
             counters.idle_kind,
+            health.inputs.errors.values,
         )
 
     def _presence(self, state: GpuState) -> Presence:

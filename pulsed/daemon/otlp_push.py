@@ -1,11 +1,15 @@
-"""Sends what is on the page, and the metrics of hardware, by OTLP, with OpenTelemetry's exporter."""
+"""Sends what is on the page, and the metrics of hardware, by OTLP, with OpenTelemetry's exporter.
+
+It sends in a thread of its own, which the end of the daemon does not wait for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
@@ -13,12 +17,16 @@ from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from pulsed.background_tasks import aligned_sleep
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
+from pulsed.daemon_thread import DaemonThread
+from pulsed.http.client import HttpClient
+from pulsed.http.credentials import BadCredentials, authorization
 from pulsed.present.otlp.hardware_metrics import hardware_points
 from pulsed.present.otlp.settings import OtlpSettings
 
 if TYPE_CHECKING:
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics.export import MetricsData
+
+    from pulsed.present.otlp.exporter import Exporter
 
 PUSHED = """\
 # HELP pulsed_push_up 1 while pulsed sends its series itself: `up`, which a scrape has, is not there
@@ -40,8 +48,9 @@ class OtlpPush(Feature):
     def __init__(self, parts: FeatureParts) -> None:
         self._store, self._pages = parts.store, parts.pages
         self._settings = OtlpSettings()
-        self._exporter: OTLPMetricExporter | None = None
+        self._exporter: Exporter | None = None
         self._is_changed = asyncio.Event()
+        self._files, self._thread = HttpClient(0.0), DaemonThread("otlp")
         self._refused = 0
         self.samples: Counter[str] | None = None
 
@@ -53,9 +62,9 @@ class OtlpPush(Feature):
         self._settings = settings
         self.stop()
         if settings.enabled:
-            from pulsed.present.otlp.exporter import exporter
+            from pulsed.present.otlp.exporter import Exporter
 
-            self._exporter = exporter(settings, self._count_refused)
+            self._exporter = Exporter(settings, self._count_refused)
             self.samples = self.samples or Counter(sent=0, dropped=0)
         self._is_changed.set()
 
@@ -72,7 +81,8 @@ class OtlpPush(Feature):
                 self._is_changed.clear()
                 continue
             page = await self._pages.serve(time.monotonic(), openmetrics=False, gzip=False)
-            await asyncio.to_thread(self._send, self._exporter, page.decode() + PUSHED)
+            send = partial(self._send, self._exporter, page.decode() + PUSHED, await self._authorization())
+            await self._thread.submit(send).result
             await aligned_sleep(self._settings.export_interval)
 
     def stop(self) -> None:
@@ -80,8 +90,18 @@ class OtlpPush(Feature):
         if self._exporter is not None:
             self._exporter.shutdown()
             self._exporter = None
+            self._thread.close()
 
-    def _send(self, exporter: OTLPMetricExporter, page: str) -> None:
+    async def _authorization(self) -> Mapping[str, str] | BadCredentials:
+        """Return the header of the token, empty without one, or why its file cannot be used."""
+        if (file := self._settings.bearer_token_file) is None:
+            return {}
+        try:
+            return await self._files.read_secrets(file, partial(authorization, "", file))
+        except BadCredentials as error:
+            return error
+
+    def _send(self, exporter: Exporter, page: str, authorization: Mapping[str, str] | BadCredentials) -> None:
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
         data = self._data(page)
@@ -91,7 +111,7 @@ class OtlpPush(Feature):
             for scope in resource.scope_metrics
             for metric in scope.metrics
         )
-        self._refused = 0
+        self._refused, exporter.authorization = 0, authorization
         is_taken = exporter.export(data) is MetricExportResult.SUCCESS
         dropped = self._refused if is_taken else samples
         if self.samples is not None:

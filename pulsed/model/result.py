@@ -152,6 +152,7 @@ class Result(NamedTuple):
         rollup_bounds: bounds of the inputs of a board that its MIG instances narrow; None: those of the reading alone.
         idle_kind: of `IDLE_KINDS`: what its time is while it is not used, by its owners and memory; None before any
             sample.
+        errors: memory errors by kind, `corrected` and `uncorrected`; a fall counts once a second sample confirms it.
     """
 
     real_utilization: RealUtilization
@@ -164,6 +165,7 @@ class Result(NamedTuple):
     mig_unpartitioned: float | None = None
     rollup_bounds: Bounds | None = None
     idle_kind: str | None = None
+    errors: tuple[tuple[str, float], ...] = ()
 
     @property
     def use(self) -> Use:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -115,6 +116,37 @@ async def test_a_token_is_read_for_every_request(tmp_path: Path) -> None:
             token.write_text("second\n")
             await eventually(lambda: receiver.headers[-1]["authorization"] == "Bearer second")
     assert receiver.headers[0]["authorization"] == "Bearer first"
+
+
+async def test_a_token_that_cannot_be_read_drops_the_samples(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with running(receiver := OtlpReceiver()):
+        async with pushing(receiver.url, bearer_token_file=str(tmp_path / "none")) as push:
+            await eventually(lambda: counted(push)["pulsed_push_dropped_samples_total"] >= SAMPLES)
+    assert receiver.headers == []
+    assert "cannot read the bearer token file" in caplog.text
+
+
+async def test_a_token_on_a_file_system_that_hangs_leaves_the_default_threads_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of the default executor would delay the end of the event loop."""
+    begun, ended, names = threading.Event(), threading.Event(), list[str]()
+
+    def hang(path: str) -> str:
+        thread = threading.current_thread()
+        names.append("daemon" if thread.daemon else thread.name)
+        begun.set()
+        ended.wait()
+        return "token"
+
+    monkeypatch.setattr("pulsed.http.credentials.read_token", hang)
+    with running(receiver := OtlpReceiver()):
+        async with pushing(receiver.url, bearer_token_file=str(tmp_path / "token")):
+            await eventually(begun.is_set)
+        assert receiver.headers == []
+    await asyncio.get_running_loop().shutdown_default_executor()
+    ended.set()
+    assert names == ["daemon"]
 
 
 async def test_another_receiver_gets_all_from_then_on() -> None:

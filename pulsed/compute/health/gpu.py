@@ -14,7 +14,7 @@ from pulsed.compute.health.link_faults import LINK_DOWN, SOME_RACK, LinkDown, is
 from pulsed.compute.health.reachability import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.windows import StateSeconds
+from pulsed.compute.health.windows import ErrorCounters, StateSeconds
 from pulsed.compute.health.xid_log import Programs, XidLog
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, xid_of
@@ -195,6 +195,7 @@ class GpuHealth:
         if extras is not None:
             inputs.nvlinks.update(extras, inputs.model, bool(reading[_MIG_MODE]))
         if is_measured:
+            inputs.errors.update(reading, now)
             for increase, state in self._increases:
                 increase.observe(state, inputs, now)
         if is_part_complete or decision.kind != "next":
@@ -219,6 +220,7 @@ class GpuHealth:
     def change_source(self) -> None:
         """Take another source of the same GPU from the next sample on."""
         self.inputs.xids.change_source()
+        self.inputs.errors = ErrorCounters()
         self.restarts.change_source()
 
     def evaluate(self, links_down: Sequence[LinkDown] = ()) -> None:

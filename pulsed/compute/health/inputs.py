@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pulsed.compute.health.link_faults import LinkDown
-from pulsed.compute.health.windows import ClockEvents
+from pulsed.compute.health.windows import ClockEvents, ErrorCounters
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import XidSeverity, severity_of
 from pulsed.compute.products import nvlink_of
@@ -165,6 +165,7 @@ class GpuInputs:
     confirmed_xids: frozenset[str] = frozenset()
     nvlinks: NvlinkStates = field(default_factory=NvlinkStates)
     clock_events: ClockEvents = field(default_factory=ClockEvents)
+    errors: ErrorCounters = field(default_factory=ErrorCounters)
     xids: XidLog = field(default_factory=XidLog)
 
     def update_xids(self) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pulsed.compute.sample import ROUNDING, has_passed
 from pulsed.durations import MINUTE
 from pulsed.model.health import STATES, State
+from pulsed.model.vocabulary import Reading
 
 SW_THERMAL_BIT, HW_THERMAL_BIT, POWER_BRAKE_BIT, UNNAMED_BIT = 0x20, 0x40, 0x80, 0x10000
 """Bits of `clocks_event_reasons`; the last is pulsed's own: a hardware slowdown of a busy GPU that no other bit
@@ -216,6 +217,11 @@ class CounterIncrease:
         self.before = None
 
     @property
+    def confirmed(self) -> float | None:
+        """The newest value, or the value before a fall that is not confirmed; None before the first."""
+        return self.last if self.before is None else self.before
+
+    @property
     def total(self) -> float:
         """Increase within the window."""
         return sum([amount for _, amount in self.parts]) if self.parts else 0.0
@@ -228,6 +234,37 @@ class CounterIncrease:
     def drop_before(self, moment: float) -> None:
         """Drop the increases before a moment."""
         self.parts = tuple([part for part in self.parts if part[0] >= moment])
+
+
+ERROR_QUANTITIES: Mapping[str, tuple[str, ...]] = {
+    "corrected": ("ecc_sbe_aggregate_total", "ecc_sbe_volatile_total"),
+    "uncorrected": ("ecc_dbe_aggregate_total", "ecc_dbe_volatile_total"),
+}
+"""Kind of memory error → candidate quantities, over the life of the board or since the driver was loaded."""
+
+
+@dataclass(slots=True, eq=False)
+class ErrorCounters:
+    """Memory errors of one GPU by kind; the first available quantity is used from then on.
+
+    Attributes:
+        values: by kind, of the newest sample; one misread value is not a reset.
+    """
+
+    values: tuple[tuple[str, float], ...] = ()
+    _counters: dict[str, tuple[str, CounterIncrease]] = field(default_factory=dict)
+
+    def update(self, reading: Reading, now: float) -> None:
+        """Take the next measurement at seconds of the GPU's clock."""
+        values: list[tuple[str, float]] = []
+        for kind, quantities in ERROR_QUANTITIES.items():
+            for quantity in (self._counters[kind][0],) if kind in self._counters else quantities:
+                if (value := getattr(reading, quantity)) is not None:
+                    _, counter = self._counters.setdefault(kind, (quantity, CounterIncrease(MINUTE, lifetime=False)))
+                    counter.update(value, now)
+                    values.append((kind, value if counter.confirmed is None else counter.confirmed))
+                    break
+        self.values = tuple(values)
 
 
 MICROSECONDS = 1e3

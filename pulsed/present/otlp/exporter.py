@@ -30,7 +30,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from pulsed import __version__
-from pulsed.http.credentials import BadCredentials, read_token
+from pulsed.http.credentials import BadCredentials
 from pulsed.present.otlp.hardware_metrics import HardwarePoint, MetricHead
 from pulsed.present.otlp.settings import OtlpSettings
 
@@ -150,42 +150,52 @@ MAX_BATCH = 2000
 """Points of a request."""
 
 
-def exporter(settings: OtlpSettings, on_refused: Callable[[int], None]) -> OTLPMetricExporter:
-    """Return an exporter; what is not set follows OpenTelemetry's variables of the environment.
+class Exporter(OTLPMetricExporter):
+    """An exporter; what is not set follows OpenTelemetry's variables of the environment.
 
     Args:
-        on_refused: called with the number of points that the receiver refuses in an answer of success, which the
-            exporter itself does not count.
+        on_refused: called with the number of points that the receiver refuses in an answer of success, which
+            OpenTelemetry's exporter does not count.
+
+    Attributes:
+        authorization: headers of the next requests, before those of the settings; an error: none can be sent.
     """
 
-    def read_answer(response: requests.Response, **_: object) -> None:
+    def __init__(self, settings: OtlpSettings, on_refused: Callable[[int], None]) -> None:
+        self.authorization: Mapping[str, str] | BadCredentials = {}
+        self._on_refused = on_refused
+        session = _Session()
+        session.hooks["response"].append(self._read_answer)
+        session.trust_env = False  # otherwise REQUESTS_CA_BUNDLE goes before `ca_file`, and .netrc before the token
+        session.auth = self._authorize if settings.bearer_token_file is not None else None
+        is_packed = not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{kind}COMPRESSION") for kind in ("", "METRICS_"))
+        super().__init__(
+            settings.url,
+            settings.ca_file,
+            settings.key_file,
+            settings.cert_file,
+            headers=settings.headers,
+            timeout=settings.request_timeout,
+            compression=Compression.Gzip if is_packed else None,
+            session=session,
+            max_export_batch_size=MAX_BATCH,
+        )
+        if settings.insecure_skip_verify:
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+            session.verify = False
+
+    def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if isinstance(self.authorization, BadCredentials):
+            raise requests.RequestException(str(self.authorization))
+        request.headers.update(self.authorization)
+        return request
+
+    def _read_answer(self, response: requests.Response, **_: object) -> None:
         with contextlib.suppress(DecodeError):  # a receiver with an answer of its own has accepted all points
             refusal = ExportMetricsServiceResponse.FromString(response.content if response.ok else b"").partial_success
             if refusal.rejected_data_points:
                 log.warning("otlp: points are refused", extra={"error": refusal.error_message[:500]})
-                on_refused(refusal.rejected_data_points)
-
-    session = _Session()
-    session.hooks["response"].append(read_answer)
-    session.trust_env = False  # otherwise REQUESTS_CA_BUNDLE goes before `ca_file`, and .netrc before the token
-    if settings.bearer_token_file is not None:
-        session.auth = _BearerToken(settings.bearer_token_file)
-    is_packed = not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{kind}COMPRESSION") for kind in ("", "METRICS_"))
-    otlp_exporter = OTLPMetricExporter(
-        settings.url,
-        settings.ca_file,
-        settings.key_file,
-        settings.cert_file,
-        headers=settings.headers,
-        timeout=settings.request_timeout,
-        compression=Compression.Gzip if is_packed else None,
-        session=session,
-        max_export_batch_size=MAX_BATCH,
-    )
-    if settings.insecure_skip_verify:
-        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        session.verify = False
-    return otlp_exporter
+                self._on_refused(refusal.rejected_data_points)
 
 
 class _Session(requests.Session):
@@ -199,17 +209,3 @@ class _Session(requests.Session):
             query = urlsplit(request.url or "").query
             text = str(error).replace(query, "***") if query else str(error)
             raise type(error)(text, request=request) from None
-
-
-class _BearerToken(requests.auth.AuthBase):
-    """Adds the token of a file that is read for every request."""
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        try:
-            request.headers["Authorization"] = f"Bearer {read_token(self._file)}"
-        except BadCredentials as error:
-            raise requests.RequestException(str(error)) from error
-        return request

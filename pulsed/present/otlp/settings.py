@@ -68,7 +68,7 @@ class OtlpSettings(Settings):
         {}, "Headers of every request, such as the tenant.", example={"X-Scope-OrgID": "gpus"}, hidden=True
     )
     bearer_token_file: SecretFileName | None = setting(
-        None, "File with a bearer token, read for every request.", example="/etc/pulsed/receiver-token"
+        None, "File with a bearer token, read at every interval.", example="/etc/pulsed/receiver-token"
     )
     ca_file: FileName | None = setting(
         None, "PEM file of trusted authorities. Unset: the system's.", example="/etc/pulsed/ca.pem"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -55,11 +56,7 @@ def test_a_missing_reading_has_no_point() -> None:
         return found
 
     assert names() == {}
-    assert names(power_watts=0.0, encoder_utilization_ratio=0.5, ecc_dbe_aggregate_total=2.0) == {
-        "hw.power": [0.0],
-        "hw.gpu.utilization": [0.5],
-        "hw.errors": [2.0],
-    }
+    assert names(power_watts=0.0, encoder_utilization_ratio=0.5) == {"hw.power": [0.0], "hw.gpu.utilization": [0.5]}
 
 
 def test_gpus_of_other_nodes_and_targets() -> None:
@@ -80,17 +77,51 @@ def test_gpus_of_other_nodes_and_targets() -> None:
     assert dict(attributes_of(boards[0].device))["hw.type"] == "gpu"
 
 
-def test_energy_is_counted_by_pulsed() -> None:
-    """One misread value of the board's counter is no energy, and no reset."""
-    pipeline, found = Pipeline(GpuTable(), "n"), list[float]()
-    for number in range(40):
-        joules = 4.2e9 + 9300.0 * number if number != 20 else 0.0
-        page = f'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{gpu="0",UUID="GPU-0"}} {joules * 1000.0}\n'
+def values_of(metric: str, pages: Iterable[str]) -> list[dict[str, float]]:
+    """Return the values of a metric by its last attribute, after each page of an exporter."""
+    pipeline, values = Pipeline(GpuTable(), "n"), []
+    for number, page in enumerate(pages):
         parsed = PageParser().parse(page.encode())
         clock = 15.0 * number
         raw = RawTick("a", 1.8e9 + clock, clock, 15.0, parsed.layout, parsed.values)
         shown = Target("exporter", "a", 15.0, 45.0)
         shown.accept(pipeline.process(raw), NOW)
-        found += [value for _, head, _, value in hardware_points(store_of(shown), NOW) if head.name == "hw.energy"]
-    assert found == sorted(found)
-    assert found[-1] == pytest.approx(39 * 9300.0, rel=0.1)
+        points = hardware_points(store_of(shown), NOW)
+        values.append({pairs[-1][1]: value for _, head, pairs, value in points if head.name == metric})
+    return values
+
+
+def test_energy_is_counted_by_pulsed() -> None:
+    """One misread value of the board's counter is no energy, and no reset."""
+    joules = [4.2e9 + 9300.0 * number if number != 20 else 0.0 for number in range(40)]
+    pages = [f'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{gpu="0",UUID="GPU-0"}} {each * 1000.0}\n' for each in joules]
+    energy = [value for values in values_of("hw.energy", pages) for value in values.values()]
+    assert energy == sorted(energy)
+    assert energy[-1] == pytest.approx(39 * 9300.0, rel=0.1)
+
+
+def error_pages(**counters: Sequence[int | None]) -> list[str]:
+    """Pages of an exporter with an energy counter that grows, and error counters, None for blank."""
+    samples = zip(*counters.values(), strict=True)
+    return [
+        f'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{gpu="0",UUID="GPU-0"}} {1e6 * number}\n'
+        + "".join(
+            f'DCGM_FI_DEV_ECC_{name}{{gpu="0",UUID="GPU-0"}} {value}\n'
+            for name, value in zip(counters, values, strict=True)
+            if value is not None
+        )
+        for number, values in enumerate(samples)
+    ]
+
+
+def test_errors_fall_only_with_a_second_sample() -> None:
+    """One misread 0 is no reset, after which a receiver would count all errors again."""
+    misread = values_of("hw.errors", error_pages(SBE_AGG_TOTAL=[5, 5, 0, 6], DBE_VOL_TOTAL=[2, 2, 2, 0]))
+    assert misread == [{"corrected": count, "uncorrected": 2.0} for count in (5.0, 5.0, 5.0, 6.0)]
+    reset = values_of("hw.errors", error_pages(DBE_VOL_TOTAL=[2, 2, 0, 0, 1]))
+    assert reset == [{"uncorrected": count} for count in (2.0, 2.0, 2.0, 0.0, 1.0)]
+
+
+def test_errors_since_the_driver_was_loaded_do_not_stand_in_for_those_of_the_board() -> None:
+    pages = error_pages(DBE_AGG_TOTAL=[9, None, None, 9], DBE_VOL_TOTAL=[1, 1, 1, 1])
+    assert values_of("hw.errors", pages) == [{"uncorrected": 9.0}, {}, {}, {"uncorrected": 9.0}]
