@@ -159,7 +159,7 @@ def _body_lines(source: Report) -> Iterator[str]:
     if source["alternating_hosts"]:
         yield f"    {', '.join(source['alternating_hosts'])}: {BALANCED}"
     if source["unknown_fields"]:
-        yield f"    ignored, because pulsed does not know these names: {_some(source['unknown_fields'])}"
+        yield f"    ignored unknown names: {_some(source['unknown_fields'])}"
     for step in source["steps"]:
         yield f"    {step['do']}{':' if step['lines'] else '.'}"
         yield from (f"        {line}" for line in step["lines"])

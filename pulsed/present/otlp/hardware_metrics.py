@@ -41,7 +41,7 @@ class HardwareMetric(NamedTuple):
     """A metric of the conventions.
 
     Attributes:
-        attribute: its own, in addition to those of every GPU; empty for none.
+        attribute: its own, in addition to the attributes of every GPU; empty for none.
         points: returns its values for one GPU, by the attribute.
         of_instances: whether MIG instances have it as well.
     """
@@ -73,8 +73,8 @@ def _reading(
     """Return a metric of readings.
 
     Args:
-        quantities: values of the attribute, each with the quantities of which the first available one is used, as in
-            `die=temperature_celsius`, or quantities only.
+        quantities: values of the attribute, each with candidate quantities, as in `die=temperature_celsius`, or only
+            quantities; the first available one is used.
     """
     sources = [(own, names.split("|")) for own, _, names in (each.rpartition("=") for each in quantities.split())]
     return HardwareMetric(
