@@ -1,6 +1,6 @@
 """Background tasks: their pauses, and what happens when one dies. Must not import any layer.
 
-A task that dies is logged with its traceback, counted, and started again. To wake costs more than most of what is done
+A task that dies is logged with its traceback, counted, and restarted. Waking up costs more than most of the work done
 then: the processor has left a state of rest, and its caches are cold. So an idle process wakes for all its parts.
 """
 
@@ -24,7 +24,7 @@ class Backoff:
         self._next = first
 
     def next(self) -> float:
-        """Return the seconds to wait after one more failure: between half and the whole of what is due."""
+        """Return the seconds to wait after one more failure: between half of the delay and all of it."""
         due, self._next = self._next, min(self._longest, 2 * self._next)
         return due * (1 - self._random() / 2)
 

@@ -51,7 +51,7 @@ class GpuNotFound(PulsedError):
 
 
 class GpuNotForgettable(PulsedError):
-    """A GPU cannot be forgotten: it is present, or its name is that of several."""
+    """A GPU cannot be forgotten: it is present, or several GPUs have its name."""
 
 
 class NothingRead(PulsedError):
@@ -92,7 +92,7 @@ class ExporterNotFound(SourceError, reason="exporter_not_found"):
 
 
 class OtherNode(SourceError, reason="other_node"):
-    """The page of this node's exporter is that of another node."""
+    """The exporter of this node returned the page of another node."""
 
 
 class DuplicateGpu(SourceError, reason="duplicate_gpu"):

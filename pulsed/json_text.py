@@ -63,7 +63,7 @@ _KEPT = 256
 def rfc3339(seconds: float) -> str:
     """Return Unix seconds as `2026-01-01T00:00:00.100Z`, rounded to the millisecond, and within the years 1970 to 9999.
 
-    Times come from files and other programs, too; a wrong one must not cost the whole answer.
+    Times also come from files and other programs; a wrong one must not cost the whole answer.
     """
     moment = _EPOCH + timedelta(milliseconds=round(min(max(0.0, seconds), _LAST) * 1000))
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

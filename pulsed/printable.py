@@ -24,7 +24,7 @@ _ASCII_MARKS = str.maketrans("█▒·▏▁▂▃▄▅▆▇┌┐└┘─│
 def clean(text: str) -> str:
     """Return a text without anything that a terminal interprets.
 
-    Control characters, among them those of escape sequences, and direction marks become `?`; combining marks are
+    Control characters, including escape sequences, and direction marks become `?`; combining marks are
     dropped.
     """
     if text.isascii() and text.isprintable():
@@ -98,7 +98,7 @@ def is_unicode(stream: TextIO) -> bool:
 
 
 def write_ascii_marks(stream: TextIO) -> None:
-    """Write characters that the encoding of a stream lacks as those of `ascii_text`, instead of raising an error."""
+    """Write characters that the encoding of a stream lacks as `ascii_text` does, instead of raising an error."""
     if isinstance(stream, TextIOWrapper) and not is_unicode(stream):
         codecs.register_error("ascii_marks", _marks)
         stream.reconfigure(errors="ascii_marks")

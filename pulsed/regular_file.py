@@ -111,7 +111,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file: a reader finds the old one or the new one, also after a power cut.
+    """Write a file atomically: a reader finds the old one or the new one, even after a power cut.
 
     Raises:
         OSError: it cannot be written; the old one is unchanged.
@@ -164,7 +164,7 @@ def why_not_writable(folder: str | Path) -> str:
 
 
 def is_readable_by_all(path: str | Path) -> bool:
-    """Return whether the mode of a file lets all users read it; False if there is none."""
+    """Return whether the mode of a file lets all users read it; False without a file."""
     try:
         return bool(os.stat(path).st_mode & stat.S_IROTH)
     except (OSError, ValueError):

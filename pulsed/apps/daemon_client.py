@@ -36,7 +36,7 @@ MAX_BYTES, MAX_REPORT_BYTES = 16 * 2**20, 32 * 2**20
 """Size limits of an answer, and of one of `/report`; 1,000 GPUs with all fields take some 5 MB."""
 
 MAX_PAGES, MAX_PAGES_BYTES, PAGES_SECONDS = 1000, 128 * 2**20, 300.0
-"""Limits of all pages of `/jobs`: whoever answers chooses how many there are. A job of one GPU has some 10 kB."""
+"""Limits of all pages of `/jobs`: the daemon chooses their number. A job of one GPU has some 10 kB."""
 
 _MAX_REFUSAL_BYTES = 64 * 2**10
 _MAX_REDIRECTS = 10
@@ -80,10 +80,10 @@ class ClientSettings:
     Attributes:
         timeout: of each request, in seconds.
         username: for URLs without one.
-        user_file: instead of `username`; may have the password, too.
+        user_file: instead of `username`; may also hold the password.
         password_file: password of the user, for URLs without one.
         bearer_token_file: for URLs without a user.
-        ca_file: certificates to trust, for https; empty: those of the system.
+        ca_file: certificates to trust, for https; empty: the system's certificates.
         cert_file: certificate of the client; empty: none.
         key_file: its key, unless it is in `cert_file`.
     """
@@ -213,7 +213,7 @@ def is_url(text: str) -> bool:
 
 
 def clients_of(urls: Sequence[str], nodes: Sequence[str], settings: ClientSettings) -> dict[str, DaemonClient]:
-    """Return a client per daemon, by the name of its node: those of `urls`, by default that of this host.
+    """Return a client per daemon, by the name of its node: for `urls`, by default for this host.
 
     Args:
         nodes: hosts to use in place of the one of the only URL.
@@ -223,7 +223,7 @@ def clients_of(urls: Sequence[str], nodes: Sequence[str], settings: ClientSettin
     addresses = [_split(url) for url in urls or [DEFAULT_URL]]
     if nodes:
         if len(addresses) > 1:
-            raise UsageError("--nodes needs at most one URL", "Its scheme, port and path are those of all nodes")
+            raise UsageError("--nodes needs at most one URL", "All nodes use its scheme, port and path")
         login, at, _ = addresses[0].netloc.rpartition("@")
         port = f":{addresses[0].port}" if addresses[0].port is not None else ""
         addresses = [addresses[0]._replace(netloc=f"{login}{at}{node}{port}") for node in nodes]

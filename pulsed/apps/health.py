@@ -91,7 +91,7 @@ def _fetch(client: DaemonClient) -> list[Row]:
         health_table(checks), health_line(checks), exit_code_of(checks)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise DaemonUnreachable(
-            f"{client.address}{PATH}: a row is not that of a GPU ({type(error).__name__}: {clean(str(error))})",
+            f"{client.address}{PATH}: a row does not describe a GPU ({type(error).__name__}: {clean(str(error))})",
             "Check that the URL is of a pulsed, and its version",
         ) from None
     return checks

@@ -265,7 +265,7 @@ def _all_answers(
         try:
             check(document)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            text = f"{client.address}: a row is not that of a pulsed ({type(error).__name__}: {clean(str(error))})"
+            text = f"{client.address}: a row is not one of pulsed ({type(error).__name__}: {clean(str(error))})"
             return OddAnswer(text, "Check that the URL is of a pulsed, and its version")
         return document
 

@@ -24,9 +24,8 @@ class Command(NamedTuple):
     Attributes:
         help: its line in the list of commands.
         options: in the order of its help.
-        function: `module:function` in `pulsed`, imported when the command runs. It takes the parsed options,
-            of which `parser` is the command's parser and `parser_of_all` returns that of all commands, and returns the
-            exit code.
+        function: `module:function` in `pulsed`, imported when the command runs. It takes the parsed options and returns
+            the exit code. In the options, `parser` is the command's parser, and `parser_of_all` returns the main one.
         description: the text above its options.
         usage_error: class of errors of usage.
         failure_code: exit code if the output cannot be written.
@@ -161,7 +160,7 @@ class OutputFailed(PulsedError):
 
 
 def open_standard_streams() -> None:
-    """Open `/dev/null` on those of the descriptors 0 to 2 that are closed, so that no file or socket gets their number.
+    """Open `/dev/null` on each closed descriptor of 0 to 2, so that no file or socket gets its number.
 
     Standard input is empty then and standard error is discarded. Writing to standard output fails, as it would if it
     were closed.

@@ -59,7 +59,7 @@ def daemons(timeout: float, default: str = DEFAULT_URL, *leading: Option) -> Opt
 
     Args:
         timeout: the default of `--timeout`, in seconds.
-        default: what is read without a URL, for the help.
+        default: the input without a URL, for the help.
         leading: arguments before the URLs.
     """
     return (
@@ -98,7 +98,7 @@ SERVE: Options = (
     option("--web.systemd-socket", dest="config.web.systemd_socket", action="store_true", default=None,
            help="require sockets from systemd; sockets that systemd passes replace the addresses in any case"),
 )  # fmt: skip
-"""Those of the web are exporter-toolkit's."""
+"""The options `--web.*` are exporter-toolkit's."""
 
 SNAPSHOT: Options = (
     *GPUS,
@@ -197,7 +197,7 @@ TOP: Options = (
     option("--ascii", action="store_true", help="use ASCII characters only"),
     option("--theme", choices=["dark", "light", "16", "none"],
            help=(
-               "colours; 16 uses those of the terminal; default: the best that the terminal supports; NO_COLOR turns "
+               "colours; 16 uses the terminal's own; default: the best that the terminal supports; NO_COLOR turns "
                "them off"
            )),
 )  # fmt: skip

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def attribution_sources(
     config: Config, processes: GpuProcessTable, claims: DeviceClaims | None = None
 ) -> Sequence[AttributionSource]:
-    """Return the attribution sources of this host; where the GPUs are not real, those of the demo's cluster at most.
+    """Return the attribution sources of this host; without real GPUs, at most the sources of the demo's cluster.
 
     Nothing is read yet.
 
@@ -58,7 +58,7 @@ def attribution_sources(
 
 @dataclass(frozen=True, slots=True)
 class DemoOwners:
-    """The owners of the demo's cluster, with what the API server and Slurm know of them."""
+    """The owners of the demo's cluster, as the API server and Slurm report them."""
 
     name: str = "demo"
     interval: float = 60.0
@@ -105,7 +105,7 @@ class Cluster:
 
     @property
     def known_pods(self) -> KnownPods | None:
-        """What is known of pods now."""
+        """The known pods now."""
         return self._known if self._pods is None else self._pods.known_pods
 
     def restore(self, pods: KnownPods) -> None:
@@ -135,7 +135,7 @@ class Cluster:
         return self._claims
 
     def apply(self, config: Config, client: ApiClient | None) -> None:
-        """Read by this configuration from now on; what has not changed is not interrupted."""
+        """Apply this configuration from now on; unchanged sources are not interrupted."""
         settings = pod_settings(config) if client is not None and resolves_workloads(config) else None
         before = self._pods.settings if self._pods is not None else None
         if settings != before or client is not self._client:

@@ -39,7 +39,7 @@ BALANCED = (
     "the pages of this address name other hosts in turns, so that some GPUs are always missing: give each exporter an"
     " address of its own in source.exporter.targets, or run a daemon per node"
 )
-"""What is logged of an address behind which several exporters take turns."""
+"""Log message for an address behind which several exporters take turns."""
 
 NO_LOG_SECONDS = 60.0
 """Time between two looks whether a reload has added a kernel log."""
@@ -101,7 +101,7 @@ class Pipeline:
         max_gpus: int = MAX_GPUS,
         exporter_pods: Sequence[str] = (),
     ) -> None:
-        """Read these GPUs from the next tick on; what was counted stays."""
+        """Read these GPUs from the next tick on; counters continue."""
         self._next = (selection, max_gpus, exporter_pods)
         self._set_kernel_log(kernel_log)
 
@@ -149,9 +149,9 @@ class Pipeline:
         """Return a tick without samples for a source that delivers none: with the GPUs that the kernel log names.
 
         Args:
-            target: what is read.
+            target: name of the source's target.
             interval: of the source, in seconds.
-            is_shown: whether the newest tick is one of the kernel log, too, which must be continued.
+            is_shown: whether the newest tick is also one of the kernel log, which must be continued.
 
         Returns:
             None if the kernel log has nothing about GPUs that the source had.
@@ -171,7 +171,7 @@ class Pipeline:
         """Take a tick through both layers.
 
         Args:
-            kernel_events: of the kernel log since the last tick; None to read it, if there is one.
+            kernel_events: of the kernel log since the last tick; None to read the log, if present.
 
         Raises:
             NoGpus: it has no GPU, and none that it had before is known to be lost.
@@ -266,7 +266,7 @@ class Collector:
             following.cancel()
 
     async def _follow_kernel_log(self) -> None:
-        """Read the kernel log, where there is one, also while the source delivers nothing: it is the machine's."""
+        """Read the kernel log of this machine, if present, even while the source delivers nothing."""
         while True:
             has_log = self._pipeline.kernel_log_error is not None
             await asyncio.sleep(max(self._target.interval, MIN_LOG_SECONDS if has_log else NO_LOG_SECONDS))

@@ -1,6 +1,6 @@
 """The exporters that the Kubernetes API lists, each a source; sources change as pods come and go.
 
-What is known of the cluster is kept over a restart: the API server may be out of reach when pulsed starts.
+The known state of the cluster is kept over a restart: the API server may be out of reach when pulsed starts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _YEAR_10000 = 253402300800.0
 
 @dataclass(frozen=True, slots=True)
 class KnownCluster:
-    """What is known of a cluster, until the API server answers.
+    """Last known state of a cluster, used until the API server answers.
 
     Attributes:
         found_by: as `found_by` returns in the run that found the exporters.
@@ -288,7 +288,7 @@ def _joined(reasons: Sequence[str]) -> str:
 
 
 class DiscoveredExporter(OwnNodeExporter):
-    """The exporter of a pod: its GPUs are those of the pod's node, unless another exporter shows them, too.
+    """The exporter of a pod. Its GPUs belong to the pod's node, unless another exporter also shows them.
 
     The API server proves the node; a host on the page can only contradict it.
     """

@@ -25,7 +25,7 @@ _SERVICE_REMEDY = (
 
 
 class OwnNodeExporter(Source):
-    """An exporter whose pages should be those of one node, though its address may lead to another.
+    """An exporter that should serve the pages of one node, though its address may lead to another.
 
     Args:
         source: the exporter.
@@ -114,7 +114,7 @@ class GpuName(NamedTuple):
 
 
 def gpus_of(tick: RawTick, node: str) -> frozenset[GpuName]:
-    """Return the GPUs of an exporter's page, also those of which it has MIG instances only.
+    """Return the GPUs of an exporter's page, including GPUs that have only MIG instances on it.
 
     Args:
         node: of the exporter.
@@ -166,7 +166,7 @@ class GpuClaims:
         self._note_tried()
 
     async def claim(self, target: str, pod: str, gpus: frozenset[GpuName]) -> None:
-        """Register the GPUs of an exporter's page, once the other exporters have been tried, too.
+        """Register the GPUs of an exporter's page after the other exporters were tried.
 
         Raises:
             DuplicateGpu: another exporter shows one of them.

@@ -55,7 +55,7 @@ class SavedHealth:
         self._kept = {name: kept for name, kept in saved.items() if isinstance(kept, dict)}
 
     def restore(self, target: str, evaluator: HealthEvaluator, now: float) -> None:
-        """Restore the saved health of a target, once; what is not valid is logged and dropped.
+        """Restore the saved health of a target, once; invalid entries are logged and dropped.
 
         Args:
             evaluator: has evaluated nothing yet.
@@ -85,7 +85,7 @@ class _Running:
     task: asyncio.Task[None]
 
     async def end(self) -> None:
-        """Stop reading and close the source, also if the task never ran."""
+        """Stop reading and close the source, even if the task never ran."""
         self.task.cancel()
         await asyncio.wait([self.task])
         await self.source.close()
@@ -100,7 +100,7 @@ class CollectorPool:
 
     Attributes:
         attribution: the owners of this host's GPUs.
-        saved_health: that of the last run.
+        saved_health: from the last run.
     """
 
     def __init__(

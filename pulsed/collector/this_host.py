@@ -1,4 +1,4 @@
-"""What a configuration means on this host: its name, boot and kernel log, the GPUs to show, and the API server."""
+"""Host-dependent parts of a configuration: name, boot and kernel log of the host, GPUs to show, and the API server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def discovers_fleet(config: Config) -> bool:
 
 
 def discovery_node(config: Config) -> str:
-    """Return the node whose exporters the Kubernetes API has; empty for those of all nodes.
+    """Return the node whose exporters are discovered by the Kubernetes API; empty for all nodes.
 
     Raises:
         ConfigError: it is not configured.
@@ -82,7 +82,7 @@ def node_of_pods(config: Config) -> str:
 
 
 def api_client(config: Config) -> ApiClient:
-    """Return a client of the configured Kubernetes API server, by default that of the cluster that pulsed runs in.
+    """Return a client of the configured Kubernetes API server, by default of the cluster that pulsed runs in.
 
     Raises:
         ConfigError: there is neither, or exporters of an unknown node are to be found.
@@ -115,7 +115,7 @@ class HostEpoch:
         self._boot, self._booted, self._driver = boot, booted, driver
 
     def completed(self, epoch: Epoch) -> Epoch:
-        """Return the epoch of a source with that of the host."""
+        """Return the epoch of a source, completed by the host's epoch."""
         try:
             generation = str(os.stat(self._driver).st_ino)
         except OSError:
@@ -134,7 +134,7 @@ def host_epoch_of(config: Config, target: str) -> HostEpoch | None:
 
 
 def is_of_this_host(config: Config, target: str) -> bool:
-    """Return whether the GPUs of a target are those of this host, according to the configuration."""
+    """Return whether the GPUs of a target are in this host, according to the configuration."""
     source = config.source
     reads_exporters = source.kind == "exporter" or (source.kind == "auto" and len(source.exporter.targets) > 1)
     is_here = _is_exporter_here(target) if reads_exporters else source.reads_this_host
@@ -142,7 +142,7 @@ def is_of_this_host(config: Config, target: str) -> bool:
 
 
 def are_of_this_host(config: Config, targets: Sequence[Target]) -> bool:
-    """Return whether there are targets, and the GPUs of all are those of this host, as then are their owners."""
+    """Return whether there are targets, and all have GPUs of this host; then their owners are here as well."""
     return bool(targets) and all(is_of_this_host(config, target.name) for target in targets)
 
 
@@ -155,7 +155,7 @@ def kernel_log_of(config: Config) -> str:
 
 
 def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection:
-    """Return which GPUs to show: those of `gpus`, by default those of the job in the environment, or all.
+    """Return the GPUs to show: `gpus`, by default the GPUs of the job in the environment, or all.
 
     Args:
         environment: variables by name; empty for a daemon, which shows all by default.

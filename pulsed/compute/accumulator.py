@@ -1,7 +1,7 @@
 """Counters of one GPU over its observed time, so that any scrape interval gives exact averages.
 
 A sample covers the time since the one before, and its own values count for all of it: DCGM's profiling values are
-averages over the interval that just ended. That goes for the class, too: time and energy are split by the class of each
+averages over the interval that just ended. So does the class: time and energy are split by the class of each
 sample, not by the held one, which is decided late. This module must not depend on how time is covered.
 
 Plain floats are exact enough: n additions are off by n * 2**-53 at most, which is 1e-10 for a day at 10 Hz.
@@ -26,7 +26,7 @@ MAX_REFRESHES = 2.0
 """Refresh periods of the source for which an energy counter may stand still."""
 
 MAX_STANDING_SECONDS = 60.0
-"""The same in seconds, also where the period is unknown: twice dcgm-exporter's default interval."""
+"""The same in seconds, for unknown periods as well: twice dcgm-exporter's default interval."""
 
 MIN_STANDING_SECONDS = 1.0
 """DCGM may read energy less often than activity at 10 Hz."""

@@ -6,7 +6,7 @@ counter itself is missing: `GR <= gpu_utilization_ratio` and `DRAM <= memory_uti
 use, however small. They are whole percents: 3 % is anything up to 3.5 %. The counters are all printed alike, which
 keeps their order.
 
-A gauge of activity is an average over an interval of DCGM's, of which a source may skip some. The quotient of two cycle
+A gauge of activity is an average over an interval of DCGM; a source may skip intervals. The quotient of two cycle
 counters (DCGM 4.6 and newer) is exact for all the time between two samples, however many scrapes were lost between
 them. So it replaces the gauge where it is known, and covers a gap in the samples. This module must not depend on
 weights or classes.
@@ -22,7 +22,7 @@ from pulsed.model.result import Bounds, Inputs
 from pulsed.model.vocabulary import NOTHING, POSITION, QUANTITIES, Reading, Value
 
 Missing = Literal["bounds", "zero"]
-"""What a missing input is: anything that physics allows, or 0 (the older convention)."""
+"""Assumption about a missing input: anything that physics allows, or 0 (the older convention)."""
 
 INPUT_QUANTITIES: Mapping[str, str] = {name: f"{name}_active_ratio" for name in Inputs._fields}
 """By attribute of `Inputs`, the quantity that measures it."""
@@ -59,7 +59,7 @@ def zero_filled(reading: Reading) -> Bounds:
 
 
 PERCENT_ROUNDING = 0.005
-"""Half a percent: what a utilization of the driver, a whole percent, may hide."""
+"""Half a percent: the rounding error of the driver's utilization, which is a whole percent."""
 
 PROFILED_MEDIA = tuple(name for name in QUANTITIES if name.startswith(("nvdec", "nvjpg", "nvofa")))
 """Profiled activity of video decoders, JPEG decoders and optical flow engines."""

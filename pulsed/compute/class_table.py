@@ -21,8 +21,8 @@ of the chip-to-chip link of a superchip. `media` is the busiest video, image or 
 measured. `Inputs` come first."""
 
 Profile = Literal["pulsed", "kempnerpulse"]
-"""Whose rules: those of KempnerPulse 0.5 are without pulsed's own, and take a high `memory_utilization_ratio`
-for IO."""
+"""The rule set. `kempnerpulse` (0.5) lacks pulsed's own rules, and classifies a high `memory_utilization_ratio` as
+IO."""
 
 
 def _use(name: str) -> str:

@@ -108,7 +108,7 @@ def _hidden_traffic(device: Device, reading: Reading, high: Inputs, rounding: fl
 def has_other_work(device: Device, reading: Reading, thresholds: ClassThresholds) -> bool:
     """Return whether a measured engine works that the rules may not consider: NVLink, and media engines.
 
-    With the class this decides whether the GPU is used (`Workload.used`). Traffic below that of `io` is noise.
+    With the class this decides whether the GPU is used (`Workload.used`). Traffic below the limit of `io` is noise.
     """
     if media_of(reading) >= thresholds.idle_media_ratio:
         return True

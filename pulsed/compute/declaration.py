@@ -15,7 +15,7 @@ from pulsed.model.result import Result
 from pulsed.model.vocabulary import Reading, Value
 
 Alternatives = tuple[str, ...]
-"""Quantities of which one is sufficient, in order of preference."""
+"""Alternative quantities, in order of preference; one is sufficient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ DERIVED_VALUES: tuple[DerivedValue, ...] = tuple(value for result in DERIVED_RES
 
 
 def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
-    """Return the names with those of a contract first, in its order, and the others behind in theirs."""
+    """Return the names of a contract first, in its order, then the other names in theirs."""
     names = dict.fromkeys(names)
     return [*first, *(name for name in names if name not in first)]
 

@@ -55,7 +55,7 @@ class GpuState:
     """One GPU, MIG instance or vGPU: all that is remembered of it between samples, and the only place for it.
 
     Attributes:
-        key: identifies it among the GPUs of all targets, also after a restart of the daemon.
+        key: identifies it among the GPUs of all targets, across restarts of the daemon.
         other_keys: keys under which it may have been saved: before its UUID was known, or without its MIG profile.
         device: as last seen.
         node: its host.
@@ -74,7 +74,7 @@ class GpuState:
         decision: of its newest sample.
         inputs: freshness of its inputs.
         cycles: its cycle counters.
-        now: seconds since its first sample; never decreases, and grows while the GPU is absent, too.
+        now: seconds since its first sample; never decreases, and grows even while the GPU is absent.
         time: of the newest tick of its target, in Unix seconds.
         interval: nominal seconds between two samples of its target.
         last_sample: the tick of its newest sample, up to date while it is absent.
@@ -142,7 +142,7 @@ MAX_UNREAD = 1024
 
 
 def keys_of(entity: Entity, here: str) -> tuple[str, ...]:
-    """Return the key of a device among those of all targets, then others under which it may have been saved.
+    """Return the unique key of a device among all targets, then other keys under which it may have been saved.
 
     Args:
         here: the node of a device whose source does not name it.
@@ -252,7 +252,7 @@ class GpuTable:
             self._leave_location(forgotten)
 
     def health_of(self, state: GpuState) -> GpuHealth:
-        """Return the health of a board; that of an earlier run continues."""
+        """Return the health of a board; health from an earlier run continues."""
         if state.health is None:
             state.health = self._new_health(state)
             for key in (state.key, *state.other_keys):

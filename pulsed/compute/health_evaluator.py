@@ -124,7 +124,7 @@ class HealthEvaluator:
     def _evaluate(self, updated: Sequence[GpuHealth], tick: Tick) -> None:
         """Evaluate the GPUs that are due.
 
-        The samples of all GPUs were recorded before, because a fault of one may follow from that of another.
+        The samples of all GPUs must be recorded before, because a fault of one GPU may cause a fault of another.
         """
         changes: list[HealthChange] = []
         xids: list[XidEvent] = []
@@ -141,7 +141,7 @@ class HealthEvaluator:
         tick.health_changes, tick.xids = tuple(changes), tuple(xids)
 
     def _due_events(self, new: tuple[KernelEvent, ...], decision: SampleDecision) -> tuple[KernelEvent, ...]:
-        """Return the kernel's messages to evaluate; those of a tick that is not evaluated wait for the next one."""
+        """Return the kernel's messages to evaluate; messages of a tick that is not evaluated wait for the next one."""
         events = (*self._waiting_events, *new)
         is_skipped = decision.kind == "repeat"
         self._waiting_events = events[-MAX_WAITING_EVENTS:] if is_skipped else ()

@@ -143,7 +143,7 @@ class ComputeLayer:
             row.anomalies = (*row.anomalies, *reasons)
 
     def _transcoding_instances(self) -> set[GpuState]:
-        """Return the MIG instances of which any may use the media engines, which are measured of the board alone."""
+        """Return the MIG instances that may use the media engines, which are measured for the whole board only."""
         idle = self.table.settings.workload.thresholds.idle_media_ratio
         return {
             instance

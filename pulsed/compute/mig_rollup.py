@@ -53,8 +53,8 @@ class Partitioning(NamedTuple):
         pattern: found in the names of the products, and no earlier one.
         compute_slices: that instances can have.
         memory_slices: that instances can have.
-        most_slices: largest number of compute slices that the SMs of the board make up; those of a board that is not
-            divided are more than instances can have.
+        most_slices: largest number of compute slices that the SMs of the board make up; an undivided board has more
+            than its instances can have.
         by_memory: whether the SMs of an instance follow its memory slices where these are more.
     """
 
@@ -66,7 +66,7 @@ class Partitioning(NamedTuple):
 
 
 # NVIDIA MIG user guide, and `nvidia-smi mig -lgip`. A100: 14 of 108 SMs a slice, and DCGM's own value of a board is
-# that of sevenths. H100: 16 of 132 SMs, but 1g.20gb has 26 and 3g.40gb has 60. RTX PRO 5000 and 4500: two instances at
+# based on sevenths. H100: 16 of 132 SMs, but 1g.20gb has 26 and 3g.40gb has 60. RTX PRO 5000 and 4500: two instances at
 # most (MIG user guide for r610).
 PARTITIONINGS = (
     Partitioning(r"RTX PRO (4500|5000)|\bThor\b", 2, 2, 2.0, False),
@@ -76,7 +76,7 @@ PARTITIONINGS = (
 )
 
 CONTRADICTION = 0.1
-"""A board whose own bounds are this far from those of its instances has instances that are not in the tick. Noise is
+"""A board whose own bounds are this far from its instances' bounds has instances that are not in the tick. Noise is
 less: counters of a tick are not read at the same instant."""
 
 _ROUNDING = 1e-9
@@ -199,7 +199,7 @@ class MigRollup:
         self.unpartitioned = left if len(slices) == len(shares) else None
 
     def bounds(self, instances: Sequence[Bounds]) -> Bounds:
-        """Return the bounds of the board's inputs, given those of its instances in their order."""
+        """Return the bounds of the board's inputs from the bounds of its instances, in their order."""
         lows = zip(*[bounds.low for bounds in instances], strict=True)
         highs = zip(*[bounds.high for bounds in instances], strict=True)
         return Bounds(

@@ -78,7 +78,7 @@ class Peaks:
 
 
 Overrides = Mapping[str, Mapping[str, float]]
-"""Practical peaks by architecture and resource that replace those of the table."""
+"""Practical peaks by architecture and resource; they replace the peaks of the table."""
 
 
 def problems_of(overrides: Overrides) -> Iterator[tuple[str, str]]:
@@ -103,8 +103,8 @@ def peaks_by_architecture(overrides: Overrides | None = None) -> Mapping[str, Pe
     """Build the table of peaks, one row for each of `ARCHITECTURE_NAMES`.
 
     Args:
-        overrides: without problems (`problems_of`). Those of `default` replace the ones of every architecture; those
-            of an architecture go before them.
+        overrides: without problems (`problems_of`). `default` replaces the peaks of every architecture; an entry for
+            one architecture takes precedence.
     """
     chosen = overrides or {}
     table = {}

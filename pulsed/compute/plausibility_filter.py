@@ -65,7 +65,7 @@ class PlausibilityFilter:
         self.reconfigure(settings)
 
     def reconfigure(self, settings: PlausibilitySettings) -> None:
-        """Apply other limits from the next sample on; what is proven stays so."""
+        """Apply other limits from the next sample on; proven facts remain."""
         self._settings = settings
         self._lows, self._highs = _limits(settings)
 
@@ -103,7 +103,7 @@ class PlausibilityFilter:
         is_zero = engine == 0.0 or (engine is None and profile[_SM] == 0.0)
         if is_zero or self._profiler is not None or self._engine is not None:
             broken += self._zeros(reading, profile, seconds, state != "repeated" and state != "stale")
-        if STUCK in broken:  # all zeros of the profiler, also those of PCIe
+        if STUCK in broken:  # all zeros of the profiler, including PCIe
             broken = [rule for rule in broken if rule is not PCIE_DEAD]
         if state == "stale":
             broken.append(VALUES_FROZEN)
@@ -261,7 +261,7 @@ WORKING_DRAM_RATIO = 0.02
 """A kernel that spins in a collective has less, and may exchange nothing for long."""
 
 RISEN_RATIO, RISEN_WATTS = 1.5, 10.0
-"""Power that has risen by both is that of work, where the SM clock is the same: clocks alone raise it, too."""
+"""Power that rises by both means work if the SM clock is unchanged: clocks alone also raise power."""
 
 SAME_CLOCK = 0.1
 """SM clocks that differ by this share are the same."""
@@ -357,7 +357,7 @@ class DeadCounters:
 
 
 def without_unmeasured(reading: Reading, model: str) -> Reading:
-    """Return a reading without zeros of what a product with unified memory does not have."""
+    """Return a reading without the zeros of hardware that a product with unified memory lacks."""
     if not has_unified_memory(model):
         return reading
     absent = missing_from_model(model)

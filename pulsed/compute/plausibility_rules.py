@@ -93,7 +93,7 @@ class PlausibilitySettings(Settings):
 
     def problems(self) -> Iterator[Problem]:
         """Yield numbers that are out of their ranges."""
-        for field in fields(self)[1:]:  # all but the switch are numbers
+        for field in fields(self)[1:]:  # all fields except the switch are numbers
             low, high = _ALLOWED.get(field.name, (0.0, math.inf))
             value = getattr(self, field.name)
             if not (math.isfinite(value) and low <= value <= high):
@@ -146,7 +146,7 @@ class Range(NamedTuple):
 
 
 def _absurd(what: str, meaning: str, *quantities: str) -> PlausibilityRule:
-    """Return a rule for quantities of which only those out of their range go missing."""
+    """Return a rule for quantities; only values out of range go missing."""
     return PlausibilityRule(f"{what}_absurd", meaning, quantities, (quantities,))
 
 

@@ -1,8 +1,8 @@
 """The GPUs of one target that a page leaves out: which of them last, and when each one leaves.
 
 A row lasts until it is decided that its GPU is gone. A GPU leaves by request, after a time, when another target reports
-it, or when another driver has it, as that of a virtual machine. A page alone does not show whether a GPU was taken out
-of the list of an exporter or is lost, because a lost GPU restarts exporters, too. A MIG instance leaves when another
+it, or when another driver has it, such as a virtual machine's. A page alone does not show whether a GPU was removed
+from the list of an exporter or is lost, because a lost GPU also restarts exporters. A MIG instance leaves when another
 one has its slices, when its board is no longer partitioned, or after a time. This module must not depend on any stage.
 """
 
@@ -35,7 +35,7 @@ class ExpectedGpu(NamedTuple):
     """A GPU that was there before a restart of the daemon.
 
     Attributes:
-        device: what is known of it.
+        device: its known identity.
         last_seen: when it was seen last, in Unix seconds.
     """
 
@@ -52,7 +52,7 @@ class PresenceTracker:
 
     Attributes:
         boards: whole GPUs that are remembered, and are not in the newest tick, not even by a part.
-        missing: those of them that are watched, and that no other driver has.
+        missing: remembered boards that are watched, and that no other driver has.
         parts: MIG instances that are not listed and last: nothing shows yet that they are gone; and boards that are
             there by their instances, which were listed a while ago.
         removed: GPUs that were missing and are gone, until the tracker has taken them.
@@ -199,7 +199,7 @@ class PageHosts:
     """The hosts that the pages of one target name.
 
     An address behind which several exporters take turns shows a part of the GPUs at a time: all rows of a page name
-    other hosts than those of the page before, and these were there earlier.
+    other hosts than the page before, and these hosts were there earlier.
 
     Attributes:
         alternating: the hosts that take turns; empty for none.
@@ -231,7 +231,7 @@ class PageHosts:
 
 
 def _whole_boards(tick: Tick) -> set[BoardKey]:
-    """Return the boards of which a tick shows that they are not partitioned."""
+    """Return the boards that a tick shows as not partitioned."""
     return {row.device.entity.board for row in tick.gpus if row.reading[_MIG_MODE] == 0.0}
 
 

@@ -1,4 +1,4 @@
-"""What a GPU has by its product name: architecture, links, sensors, ways to repair memory, profiling counters, and
+"""Hardware features by product name: architecture, links, sensors, ways to repair memory, profiling counters, and
 temperature limits.
 
 Patterns are plain enough for RE2 (Prometheus) as well, and are searched for anywhere in the `product_name`, in any
@@ -263,7 +263,7 @@ _WITHOUT_PROFILING = r"GeForce (?!RTX 50[5-9]0)|TITAN RTX"
 """Of consumer boards, Blackwell is the first architecture with profiling counters (DCGM#234)."""
 _RACK_SCALE = r"\bGB[23]00\b"
 _UNIFIED = r"\bGB10\b|\bThor\b"
-"""Products without device memory of their own: they use that of the processor. NVML has no memory numbers of them, and
+"""Products without device memory of their own: they use the processor's memory. NVML has no memory numbers of them, and
 DCGM no profiling counters; some counters are 0 all the time (llama-swap#782, nvtop#426)."""
 _BY_PATTERN = (
     (r"\b(PCIe|NVL)\b", _FABRIC),  # cards

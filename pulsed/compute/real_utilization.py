@@ -75,7 +75,7 @@ def _mean_of_present(reading: Reading, bounds: Bounds, weights: Weights) -> tupl
     total = coverage = 0.0
     missing = []
     for quantity, value, weight, low in zip(_QUANTITIES, _values(reading), _weights(weights), bounds.low, strict=False):
-        if value is not None:  # then it is both bounds, but for its clamping
+        if value is not None:  # then it is both bounds, except for clamping
             coverage += weight
             total += weight * low
         elif weight > 0:

@@ -78,7 +78,7 @@ class SampleClock:
     """The time of one target, advanced by its ticks.
 
     Attributes:
-        now: of the newest tick, in seconds of the clock of the ticks: that of the source, continued over its
+        now: of the newest tick, in seconds of the clock of the ticks: the source's clock, continued over its
             restarts. It never decreases, and is the same for all sources that have the clock of one host.
         time: of the newest tick, in Unix seconds.
         moment: the newest counted tick.
@@ -273,7 +273,7 @@ def _is_frozen(reading: Reading) -> bool:
 
 
 class TrackedSample(NamedTuple):
-    """The newest sample of a GPU, or that of its target without it.
+    """The newest sample of a GPU, or the newest sample of its target that lacks the GPU.
 
     Attributes:
         device: as last seen.

@@ -174,7 +174,7 @@ _PIPES: Final = frozenset(RESOURCES) - _LINKS - {"dram"}
 
 
 def _share(activity: Value, peak: float) -> Value:
-    """Divide, and cut to 0..1; what is not a number is missing."""
+    """Divide, and clamp to 0..1; NaN counts as missing."""
     if activity is None:
         return None
     share = activity / peak

@@ -46,7 +46,7 @@ class SavedGpuState:
         saved: when, in Unix seconds.
         now: the same moment by the GPU's clock.
         entity, model, pci_bus_id, fabric, serial, vbios_version: to name the GPU if it does not return.
-        increases: by rule and counter, with its last value: what it grows by during a restart is an event, too.
+        increases: by rule and counter, with its last value: growth during a restart is also an event.
         held: by rule, the severity that is raised, and until when at least.
         states: by check that is raised: state, since, last event.
         energy: whether its energy counter falls.

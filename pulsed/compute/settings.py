@@ -161,7 +161,7 @@ class IdleSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class ComputeSettings(Settings):
-    """What is worked out from the readings.
+    """Settings of the derivation from the readings.
 
     Attributes:
         health: the section `health`, a sibling of this one in the configuration.

@@ -2,7 +2,7 @@
 covers, and whether its inputs are fresh. Which GPUs last without being listed is decided in `presence`.
 
 All are decided here, once per tick and GPU, for plausibility, counters, workload class, health and history. One target
-has a GPU: the first that delivers it. When that one is late, is gone, or has nothing but blanks for the GPU, the next
+has a GPU: the first that delivers it. When that one is late, is gone, or has only blanks for the GPU, the next
 one that delivers values continues the same state, and keeps it. This module must not depend on any stage.
 """
 
@@ -128,16 +128,16 @@ class Tracker:
             state.inputs.update(reading, state.now, interval, self._table.settings.plausibility)
             if state.is_page_old and state.inputs.has_moved:
                 state.is_page_old = False
-                if state.health is not None:  # what is new may have happened while another target had the GPU
+                if state.health is not None:  # its news may have happened while another target had the GPU
                     state.health.change_source()
         if state.inputs.is_answered or not state.claimed_until:
             state.claimed_until = now + LATE_INTERVALS * interval + ROUNDING
 
     def _continue(self, state: GpuState, device: Device, interval: float, covered: float) -> None:
-        """Continue a GPU of a target that is late; its time goes on, whatever clock that one had.
+        """Continue a GPU of a target that is late; its time advances, regardless of the clock of that target.
 
         Args:
-            covered: seconds since the tick before, if that was not long ago: it may have listed the GPU, too.
+            covered: seconds since the tick before, if recent: that tick may also have listed the GPU.
         """
         now, newest = self._clock.now, state.started + state.now
         elapsed = now - (state.last_sample.now if state.status == "gone" else newest)
@@ -158,7 +158,7 @@ class Tracker:
         self._is_settled = False
 
     def _leave_tick(self, moment: Moment, time: float) -> None:
-        """Note the time of the newest sample of all GPUs of the tick before, which is that of this tick."""
+        """Record the moment and time of the newest sample for all GPUs of the tick before."""
         for state in self._found:
             if state.target is self:
                 state.last_sample, state.last_seen = moment, time

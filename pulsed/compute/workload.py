@@ -28,8 +28,8 @@ MEASURED_BY: Mapping[Variable, tuple[str, ...]] = {
     "io": (*PCIE, *C2C),
     "media": MEDIA,
 }
-"""The quantities that determine each variable of the class table, all of them; superchips alone have those of C2C. Of
-`media`, those that are missing do not count."""
+"""The quantities that determine each variable of the class table; only superchips have C2C. All are needed, except
+for `media`, where missing quantities do not count."""
 
 
 def inputs_of_variables(profile: Profile) -> Mapping[Variable, tuple[str, ...]]:

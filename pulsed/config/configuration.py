@@ -93,7 +93,7 @@ class Config(Settings):
     findings: FindingSettings = setting(FindingSettings(), "Findings and advice about the work of owners.")
     notify: NotifySettings = setting(NotifySettings(), "Notifications of the owners of GPUs about findings.")
     prices: Prices = setting(Prices(), "Prices of GPU time and energy.")
-    publish: PublishSettings = setting(PublishSettings(), "What is published.")
+    publish: PublishSettings = setting(PublishSettings(), "Published series.")
     history: HistorySettings = setting(HistorySettings(), "Recent samples in memory, for `/gpus/{gpu}/history`.")
     events: EventsSettings = setting(EventsSettings(), "Server-sent events, `/events`.")
 
@@ -159,7 +159,7 @@ _OTHER_NAMES = {
 FILE_VARIABLE = "PULSED_CONFIG_FILE"
 PREFIX = "PULSED_"
 
-# Kubernetes sets such variables for the Services of a namespace in every container, also for a Service `pulsed`.
+# Kubernetes sets such variables for the Services of a namespace in every container, even for a Service `pulsed`.
 _SERVICE_LINK = re.compile(
     r"PULSED_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
@@ -181,7 +181,7 @@ def load(
         flags: by key the flag of its own, for messages, and the value: a text as given, a list of such, or a switch.
 
     Raises:
-        ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
+        ConfigError: with all problems, one per line: place, key, given value, and allowed values.
     """
     problems: list[str] = []
     document = LocatedValue({}, "the configuration")
@@ -315,7 +315,7 @@ def check(file: Path, *, on_this_machine: bool = False) -> Config:
     """Load a file alone, without environment and flags. Raises `ConfigError` as `load`.
 
     Args:
-        on_this_machine: whether the files and folders that it names are checked, too.
+        on_this_machine: whether to check the files and folders that it names as well.
     """
     problems: list[str] = []
     document = _with_first_names(_SCHEMA.read(file, problems))

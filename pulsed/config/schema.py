@@ -1,6 +1,6 @@
 """Reads a tree of settings from a document: pulsed's own configuration, or the web configuration.
 
-pydantic validates the values; its errors become lines: place, key, value, what is allowed. None repeats a secret, nor a
+pydantic validates the values; its errors become lines: place, key, value, allowed values. None repeats a secret, nor a
 list or mapping that could hold one. Independent of the keys.
 """
 
@@ -45,7 +45,7 @@ class Schema(Generic[_S]):
         self.keys = all_keys(root)
 
     def style(self, path: tuple[str, ...]) -> Style:
-        """Return how the plain scalars of a key are taken; in a mapping of free names, as those of the mapping."""
+        """Return the style of the plain scalars of a key; in a mapping of free names, the style of the mapping."""
         within: tuple[str, ...] = ()
         while path and ".".join(path) not in self.keys:
             path, within = path[:-1], (path[-1], *within)
@@ -86,11 +86,11 @@ class Schema(Generic[_S]):
         """Return the settings of a document.
 
         Args:
-            problems: what is wrong with it so far.
-            on_this_machine: whether the files and folders that it names are checked, too.
+            problems: its problems so far.
+            on_this_machine: whether to check the files and folders that it names as well.
 
         Raises:
-            ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
+            ConfigError: with all problems, one per line: place, key, given value, and allowed values.
         """
         messages = list(problems)
         plain = _plain(self._root, document)
@@ -132,7 +132,7 @@ class Schema(Generic[_S]):
     def _sections(
         self, settings: Settings, document: LocatedValue, path: KeyPath, on_this_machine: bool
     ) -> Iterator[str]:
-        """Yield a line for each unknown key of what is given, and for what is wrong with sections as a whole."""
+        """Yield a line for each unknown key of a document, and for each problem of a section as a whole."""
         if not isinstance(document.value, dict):
             return
         keys = keys_of(type(settings))
@@ -170,7 +170,7 @@ class Schema(Generic[_S]):
         return _line(document, path, f"{'this value' if kind.secret else _described(value)} {why}")
 
     def _written(self, location: KeyPath) -> KeyPath:
-        """Return a location with the names of keys instead of those of fields."""
+        """Return a location with the names of keys instead of fields."""
         path: list[str | int] = []
         section: type[Settings] | None = self._root
         for part in location:
@@ -282,7 +282,7 @@ def files_with_secrets(settings: Settings, file: Path) -> Iterator[Path]:
 
 
 def _values(settings: Settings) -> Iterator[tuple[Key, object]]:
-    """Yield the keys of a tree that are no sections, with their values."""
+    """Yield all keys of a tree except sections, with their values."""
     for key in keys_of(type(settings)).values():
         value = getattr(settings, key.attribute)
         if isinstance(value, Settings):

@@ -1,4 +1,4 @@
-"""Settings: what a section of the configuration is, and what a kind of values is.
+"""Settings: sections of the configuration, and kinds of values.
 
 Each layer declares its settings as dataclasses; pydantic validates them, with the kinds of `values.py` as validators.
 Must not import any layer.
@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema
 from pydantic_core import core_schema as schemas
 
 Problem = tuple[str, str]
-"""What is wrong beyond a single value: a key of a section, such as `interval`, `exporter.timeout` or `targets[0]`, and
+"""A problem beyond a single value: a key of a section, such as `interval`, `exporter.timeout` or `targets[0]`, and
 words that continue the sentence after its name."""
 
 Style = Literal["typed", "text", "file"]
@@ -33,7 +33,7 @@ class Settings:
     """Base of the dataclasses whose fields, as far as `setting` declares them, are keys of the configuration."""
 
     def problems(self) -> Iterator[Problem]:
-        """Yield contradictions between the keys of this section, each of which is valid by itself."""
+        """Yield contradictions between keys of this section that are valid by themselves."""
         yield from ()
 
     def unusable(self) -> Iterator[Problem]:
@@ -55,8 +55,8 @@ class Kind:
 
     Attributes:
         name: the placeholder of the documentation, without its angle brackets.
-        allowed: what is allowed, for an error message.
-        parse: returns the value of what is written; raises ValueError with a text that continues it: "is not a size".
+        allowed: the allowed values, for an error message.
+        parse: returns the value of a scalar; raises ValueError with a text that continues it: "is not a size".
             With the styles `text` and `file` it gets texts only.
         style: how a plain scalar is taken. Relative names of files count from the folder of the configuration file.
         secret: never shown: not in errors, not in `/config`.
@@ -165,7 +165,7 @@ def setting(
     Args:
         description: or a function that returns it for the name of the field.
         example: for the documentation, where the default does not show how a value is written.
-        key: its name, if it is not that of the field.
+        key: its name, if it differs from the name of the field.
         hidden: left out of `repr`, because it is a secret or may hold one.
     """
     metadata = {_META: (description, example, key)}
@@ -196,7 +196,7 @@ class Key:
 
 
 def keys_of(section: type[Settings]) -> Mapping[str, Key]:
-    """Return the keys of a section by name, without those of the sections in it."""
+    """Return the keys of a section by name, without the keys of nested sections."""
     if section not in _KEYS:
         hints = get_type_hints(section, include_extras=True)
         declared = [each for each in fields(section) if _META in each.metadata]

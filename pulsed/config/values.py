@@ -100,7 +100,7 @@ def moment(value: object) -> float:
 
 
 def is_path(target: str) -> bool:
-    """Return whether a name is that of a file (`page.prom`), not a URL and not a URL without its scheme."""
+    """Return whether a name denotes a file (`page.prom`), not a URL and not a URL without its scheme."""
     return "://" not in target and not _HOST_AND_PORT.fullmatch(target)
 
 

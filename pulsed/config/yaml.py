@@ -1,6 +1,6 @@
 """YAML as the configuration reads it: every value with the place where it was given.
 
-Types are those of YAML 1.2, so that `on` is a word, `1:30` no number in base 60, and a date stays a text; a key whose
+Types follow YAML 1.2: `on` is a word, `1:30` is not a number in base 60, and a date stays a text; a key whose
 kind is a text gets what is written, `007` and all. Duplicate keys are mistakes here. No error repeats what a file
 holds: it may be a secret. Independent of the keys.
 """
@@ -76,7 +76,7 @@ class YamlText:
     nodes: int = 0
 
     def read(self, path: tuple[str, ...] = ()) -> LocatedValue:
-        """Read the text as the value of the key `path`; a file is that of the path of no key.
+        """Read the text as the value of the key `path`; the path of a whole file is empty.
 
         Raises `BadYaml` if it cannot be read at all.
         """
@@ -89,7 +89,7 @@ class YamlText:
             where = f"{self.origin}:{mark.line + 1}:{mark.column + 1}" if self.file and mark else self.origin
             problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
             raise BadYaml(f"{where}: not valid YAML: {_NAMES.sub('', problem)}") from None
-        except RecursionError:  # an alias inside of what it stands for
+        except RecursionError:  # an alias inside its own anchor
             raise BadYaml(f"{self.origin}: not a configuration: it is nested without end") from None
 
     def _refuse_depth(self) -> None:
@@ -156,7 +156,7 @@ _MAX_NODES = 100_000
 """An alias of aliases can unfold to billions."""
 
 _NAMES = re.compile(r"(?<=alias|nchor) .*|(?<=tag) .*")
-"""What an error of PyYAML repeats of the text, which may be a secret."""
+"""The part of a PyYAML error that repeats the text, which may be a secret."""
 
 # YAML 1.2, core schema. At most 18 digits: no Python integer of a million digits.
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")

@@ -91,7 +91,7 @@ class AccountsFeature(Feature):
 
     Attributes:
         accounting: the accounts of owners that have not ended.
-        ended: those of owners that have.
+        ended: accounts of owners that have ended.
         workloads: counters of workloads.
         ended_files: the files of ended accounts; None without `state_dir`.
     """
@@ -183,7 +183,7 @@ class AccountsFeature(Feature):
             yield self.ended_files.status
 
     def sections(self) -> Iterator[Section]:
-        """Yield the accounts of owners that have not ended, and those of ended ones that are in no file yet."""
+        """Yield the accounts of owners that have not ended, and ended accounts that are not yet in a file."""
         files = self.ended_files
         yield Section("accounts", lambda: files.added if files is not None else 0, self._dump, self._load)
 
@@ -229,7 +229,7 @@ class AccountsFeature(Feature):
 class FindingsFeature(Feature):
     """Detects findings in ticks that are accounted for.
 
-    Its families are those of all owners: per GPU and owner they include the findings.
+    Its families cover all owners: per GPU and owner they include the findings.
     """
 
     name = "findings"

@@ -1,6 +1,6 @@
 """Changes for people and programs: health of GPUs and nodes, owners, findings, and GPUs that are no longer expected.
 
-Subscribers get them with the ticks; the log has those of health, findings and GPUs.
+Subscribers get them with the ticks; the log has the changes of health, findings and GPUs.
 """
 
 from __future__ import annotations

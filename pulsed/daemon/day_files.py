@@ -1,4 +1,4 @@
-"""Files of the days (UTC) in `state_dir`: lines are added to that of today, and old days are removed.
+"""Files of the days (UTC) in `state_dir`: lines are added to today's file, and old files are removed.
 
 Lines that wait to be written take bounded memory.
 """
@@ -106,7 +106,7 @@ class DayFiles:
         append_lines(path, data)
 
     def _rotate(self, path: Path, size: int) -> None:
-        """Give a file a number if it would exceed its size with so many bytes more."""
+        """Give a file a number if `size` more bytes would exceed its limit."""
         try:
             if path.lstat().st_size + size <= self.max_bytes / PIECES:
                 return
@@ -143,7 +143,7 @@ class DayFiles:
             return math.inf
 
     def _remove_old(self, size: int) -> None:
-        """Remove the oldest files beyond age, or beyond the limit with so many bytes more, never the newest.
+        """Remove the oldest files beyond the age, or beyond the limit with `size` more bytes, never the newest.
 
         What cannot be removed is logged once.
         """

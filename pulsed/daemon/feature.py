@@ -1,4 +1,4 @@
-"""What a feature of the daemon is, and what it is made of."""
+"""A feature of the daemon, and its parts."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class FeatureParts:
     """What features are made of.
 
     Attributes:
-        config: that of the start.
+        config: the configuration at the start.
         store: the targets with their newest ticks.
         attribution: the owners of this host's GPUs.
         pages: the metrics page.

@@ -35,7 +35,7 @@ _MAX_LINE_BYTES = 4 * 2**20
 
 
 class HistoryFiles(DayFiles):
-    """`history-DAY.ndjson`: the minutes of a day (UTC), one per line and target; those of the last day are kept."""
+    """`history-DAY.ndjson`: the minutes of a day (UTC), one per line and target; the last day's minutes are kept."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "history", "minutes of the history", DAY)
@@ -90,7 +90,7 @@ class HistoryFeature(Feature):
         self._day.forget(removal.device)
 
     async def run(self) -> None:
-        """Read the minutes of earlier runs, and write those of this one, until cancelled."""
+        """Read the minutes of earlier runs, and write new ones, until cancelled."""
         files = self.files
         if files is None:
             return

@@ -161,7 +161,7 @@ class HostWatch(Feature):
                 del self._switch_errors[next(iter(self._switch_errors))]
 
     def _shown(self) -> tuple[ShownGpu, ...] | None:
-        """Return the boards that the targets show, those of MIG instances among them; None if that is incomplete.
+        """Return the boards that the targets show, including the boards of MIG instances; None if that is incomplete.
 
         It is while a target is not fresh, or if it names another host.
         """
@@ -212,7 +212,7 @@ class JobHostReader(Feature):
             self.close()
 
     async def read(self) -> None:
-        """Read once; nothing where the jobs may be those of other hosts."""
+        """Read once; do nothing if the jobs may belong to other hosts."""
         config, targets = self._config, self._store.targets
         owned = self._accounting.owned() if are_of_this_host(config, targets) else ()
         accounts = list(dict.fromkeys([each.account for each in owned]))

@@ -3,7 +3,7 @@
 Nothing here waits for a source, and no state of a source makes an answer fail.
 
 Documents of the API are made one at a time: together they would take the memory and the time that scrapes need.
-Documents of the present do not wait for those whose size a client chooses, and neither wait for those of files.
+Documents of the present wait neither for documents whose size a client chooses, nor for documents from files.
 """
 
 from __future__ import annotations

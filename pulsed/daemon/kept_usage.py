@@ -40,7 +40,7 @@ class _FileSums:
     Attributes:
         inode, end: the file, and the bytes of it that were read.
         keys: digests of its accounts, sorted.
-        superseded: those of them that are newer elsewhere, and not in the sums.
+        superseded: keys that are newer elsewhere, and not in the sums.
         first_end: the earliest end of an account, in Unix seconds.
         packed: rows of each grouping, and the worst jobs, compressed.
     """
@@ -146,8 +146,8 @@ class KeptUsage:
         """Return the sums of the accounts that have not ended before a Unix time, without costs.
 
         Args:
-            newer: digests of accounts that are elsewhere; those of all files are added.
-            check: called often; what it raises ends the reading.
+            newer: digests of accounts that are elsewhere; the digests of all files are added.
+            check: called often; an exception that it raises ends the reading.
         """
         paths = self._paths(since)
         read = set[int]()
@@ -176,7 +176,7 @@ class KeptUsage:
         return total
 
     def _of_file(self, path: Path, newer: set[int], check: Check) -> _FileSums:
-        """Return the sums of a file, of which only the end is read where the rest is known."""
+        """Return the sums of a file; only its end is read if the rest is known."""
         status = path.lstat()
         sums = self._sums.get(status.st_ino)
         is_known = sums is not None and sums.end <= status.st_size
@@ -240,7 +240,7 @@ def _packed(before: _FileSums, added: UsageSums) -> bytes:
 
 
 def _accounts(path: Path, begin: int, end: int, check: Check) -> Iterator[OwnerAccount]:
-    """Yield the accounts between two positions of a file; lines that are none, as after a power cut, are left out."""
+    """Yield the accounts between two positions of a file; invalid lines, as after a power cut, are left out."""
     with open(open_regular(path, follow_links=False), "rb") as file:
         file.seek(begin)
         while begin < end and (line := file.readline(_MAX_LINE_BYTES)):

@@ -1,6 +1,6 @@
 """Health of this node's GPUs as conditions of the node on Kubernetes, next to the other work of the daemon.
 
-What is off is not imported. An API server that fails has no effect on the daemon.
+Disabled parts are not imported. An API server that fails has no effect on the daemon.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def condition_target(config: Config) -> ConditionTarget | None:
     """Return where conditions of the node are written; None if they are not to be.
 
     Raises:
-        ConfigError: the node or the API server is unknown, or the GPUs may be those of other nodes.
+        ConfigError: the node or the API server is unknown, or the GPUs may belong to other nodes.
     """
     settings = config.kubernetes.conditions
     if not settings.enabled:

@@ -229,7 +229,7 @@ class Notify(Feature):
             self._waiting[receiver].append(delivery)
 
     async def _run_program(self, document: Document) -> None:
-        """Run the program; its messages go where those of pulsed go."""
+        """Run the program; its messages go to pulsed's own output."""
         if not self._settings.exec:
             return
         with os.fdopen(os.memfd_create("notification"), "w+b") as stdin:  # a program need not read it

@@ -69,7 +69,7 @@ class OtlpPush(Feature):
         self._is_changed.set()
 
     def metrics(self, now: float) -> Iterator[Metric]:
-        """Yield the families of what was sent."""
+        """Yield the families of sent samples."""
         if self.samples is not None:
             yield from push_families(self.samples)
 
@@ -129,7 +129,7 @@ class OtlpPush(Feature):
 
 
 def push_families(samples: Counter[str]) -> Iterator[Metric]:
-    """Yield the families of what was sent."""
+    """Yield the families of sent samples."""
     for name, help, count in (
         ("pulsed_push_samples", "Samples accepted by the receiver", samples["sent"]),
         ("pulsed_push_dropped_samples", "Samples that were not delivered after retries", samples["dropped"]),

@@ -36,7 +36,7 @@ MAX_BYTES = 16 * 1024 * 1024
 """A larger file was not written by pulsed."""
 
 CONTENT = "state"
-"""What is in the file, for the log."""
+"""Name of the content, for the log."""
 
 
 class StateFolderInUse(PulsedError):
@@ -101,7 +101,7 @@ class WriteStatus:
 
     Args:
         path: of the file, for the log.
-        content: what is in it, for the log.
+        content: name of the content, for the log.
 
     Attributes:
         name: of the file.
@@ -178,7 +178,7 @@ class StateFile:
         return Draft(self._made, sections)
 
     def save(self, draft: Draft) -> bool:
-        """Write the file: a reader finds the old one or the new one, also after a power cut.
+        """Write the file atomically: a reader finds the old one or the new one, even after a power cut.
 
         Returns:
             Whether this document or a later one is written. A failure is logged once, until a write succeeds.

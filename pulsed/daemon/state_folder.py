@@ -22,7 +22,7 @@ LOOK_SECONDS = 2.0
 """Seconds until a change of a section's mark is written."""
 
 WRITE_SECONDS = 60.0
-"""Seconds between two writes of what has not changed its mark, as the sums of running accounts."""
+"""Seconds between two writes of content with an unchanged mark, such as the sums of running accounts."""
 
 
 class StateFolder(Feature):

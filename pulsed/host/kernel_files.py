@@ -33,7 +33,7 @@ _START = 19
 _SLURM = ("system.slice/*slurmstepd.scope/job_{}", "slurm*/uid_*/job_{}")
 _PODS = ("kubepods.slice/kubepods-pod{}.slice", "kubepods.slice/*/kubepods-*-pod{}.slice")
 _PODS_BY_NAME = ("kubepods/pod{}", "kubepods/*/pod{}")
-"""Folders of groups, relative to the root (version 2) or that of a controller (1): of the kubelet's driver `systemd`,
+"""Folders of groups, relative to the root (version 2) or to a controller's (1): of the kubelet's driver `systemd`,
 which writes `_` for `-`, and of its driver `cgroupfs`."""
 
 _UNLIMITED = 2.0**60
@@ -70,7 +70,7 @@ def _gpu(root: Path, device: Path) -> PciGpu:
 
 
 def _text_of(path: Path) -> str:
-    """Return the content of a small file; empty if it cannot be read, as that of a device that was just removed."""
+    """Return the content of a small file; empty if unreadable, as for a device that was just removed."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
@@ -82,7 +82,7 @@ def read_ports(root: Path, counters: Collection[str] = PORT_COUNTERS) -> tuple[I
 
     Args:
         root: folder with `sys` of the host.
-        counters: those of `PORT_COUNTERS` to read.
+        counters: the ones of `PORT_COUNTERS` to read.
     """
     if not (root / "sys/class").is_dir():
         return None
@@ -117,7 +117,7 @@ def read_stuck_processes(root: Path) -> tuple[StuckProcess, ...] | None:
     """Return the processes in state D that belong to NVIDIA's stack or have a GPU open, at this moment.
 
     None where the processes of the host cannot be seen. Only files that the kernel answers without the memory lock of
-    the process are read: `cmdline` of a stuck process can hang, too.
+    the process are read: even `cmdline` of a stuck process can hang.
 
     Args:
         root: folder with `proc` of the host.

@@ -1,4 +1,4 @@
-"""The checks of a node: the table of what can be wrong with this host, apart from the samples of its GPUs.
+"""The checks of a node: the table of possible problems of this host, apart from the samples of its GPUs.
 
 A rule is a pure function of a `NodeView`. Without evidence it returns `UNKNOWN` or `OK`: a container without /sys, a
 GPU that belongs to a virtual machine or that this container is not given are not faults.
@@ -22,7 +22,7 @@ ExpectedGpus = int | Mapping[str, int] | Literal["auto"] | None
 
 STUCK_LOOKS, MISSED_LOOKS = 5, 1
 """Looks at which a process must be stuck, and others in between at which it may not be. A process that waits for a disk
-or a file server is in state D for moments, too. gpud's rule: 2,305 processes of healthy nodes did not fulfil it."""
+or a file server is also in state D for moments. gpud's rule: 2,305 processes of healthy nodes did not fulfil it."""
 
 MAX_NAMED = 8
 """Processes or ports that a message names."""
@@ -79,7 +79,7 @@ Problem = tuple[State, str]
 
 @dataclass(frozen=True, slots=True)
 class NodeCheck:
-    """A check of a node; `id`, `title`, `remedy`, `critical` and `source` as those of a check of GPUs.
+    """A check of a node; `id`, `title`, `remedy`, `critical` and `source` mean the same as in a check of GPUs.
 
     Attributes:
         rule: when it is raised, in words.
@@ -293,7 +293,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         _driver_hung,
         remedy="These processes cannot be killed. If their file servers and disks answer, the driver hangs: check "
         "the kernel log, drain the node and restart it.",
-        critical="Calls of the driver do not return, and programs that use the GPUs will hang, too: drain the node "
+        critical="Calls of the driver do not return, and programs that use the GPUs will also hang: drain the node "
         "and restart it.",
         source="gpud",
         looks=1,
@@ -326,7 +326,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "ib_link_degraded",
         "An InfiniBand or RoCE link is slower than possible",
-        "warn: the rate of an active port is below its own earlier rate, or that of two other ports of its kind",
+        "warn: the rate of an active port is below its own earlier rate, or below two other ports of its kind",
         ("warn",),
         _of_ports(_link_degraded),
         remedy="One slow link slows all nodes of a job: check cable and transceiver, and reset the port "

@@ -1,4 +1,4 @@
-"""Settings of this host: what is read of it, and what it should have."""
+"""Settings of this host: data to read, and the expected state."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class HostSettings(Settings):
     interval: Duration = setting(60.0, "Time between two evaluations of the checks of the node.")
     job_interval: Duration = setting(
         15.0,
-        "Time between two readings of what jobs use of the host: CPU time, memory, and InfiniBand traffic.",
+        "Time between two readings of the use of the host by jobs: CPU time, memory, and InfiniBand traffic.",
     )

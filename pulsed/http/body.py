@@ -19,7 +19,7 @@ _MAX_MEMBERS = 4096
 
 
 async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """Return the whole body; raises `HttpRequestFailed`, also if it is larger than the limit when decompressed."""
+    """Return the whole body; raise `HttpRequestFailed` if that fails, or if it exceeds the limit when decompressed."""
     if (response.content_length or 0) > limit and _encoding(response) == "identity":
         raise _too_large(limit)
     with BytesIO() as content:  # gives its content without a copy; closed, so that no error keeps it

@@ -1,6 +1,6 @@
 """All HTTP requests of pulsed: aiohttp, with one deadline for the whole answer.
 
-Credentials go to no other server than that of the URL, whatever it redirects to. There are no cookies. Must not depend
+Credentials go only to the server of the URL, whatever it redirects to. There are no cookies. Must not depend
 on what is requested.
 """
 
@@ -58,17 +58,17 @@ _KEEPALIVE = (
     ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 10),
     ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 3),
 )
-"""Options of sockets: a connection to a machine that is gone ends after a minute, also while nothing is sent."""
+"""Options of sockets: a connection to a machine that is gone ends after a minute, even while nothing is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is requested.
+    """One HTTP request.
 
     Attributes:
         url: a login in it is not sent.
         headers: sent to every server.
-        secrets: headers that only the server of the URL gets; they replace those of `headers`.
+        secrets: headers that only the server of the URL gets; they override `headers`.
         tls: the files of TLS; the client's certificate is shown to the server of the URL only.
         method: one other than GET is not redirected.
     """
@@ -83,7 +83,7 @@ class Request:
 
 @dataclass(slots=True)
 class Answer:
-    """What a server answered; all texts are printable.
+    """The answer of a server; all texts are printable.
 
     Attributes:
         url: where redirects have led.
@@ -179,7 +179,7 @@ class HttpClient:
 
     @contextlib.asynccontextmanager
     async def open(self, request: Request, url: str = "") -> AsyncIterator[aiohttp.ClientResponse]:
-        """Return an answer whose head has arrived; what is not read of it at the end of the block is discarded.
+        """Return an answer whose head has arrived; its unread rest is discarded at the end of the block.
 
         Args:
             url: where the server has redirected to.

@@ -148,7 +148,7 @@ class ClientTls:
     """The TLS context of a client, made again when its files have changed and are complete.
 
     Args:
-        ca_file: PEM file of the only authorities to trust; empty: those of the system.
+        ca_file: PEM file of the only authorities to trust; empty: the system's authorities.
         cert_file: PEM file of the client's certificate; empty: none.
         key_file: its key, unless the certificate's file has it.
         is_verified: whether the certificate of the server is verified.

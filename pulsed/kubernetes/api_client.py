@@ -42,7 +42,7 @@ _WATCH_GRACE_SECONDS = 30.0
 _UNREACHABLE = "See whether the API server is up and reachable"
 _REMEDIES: Mapping[int, str] = {
     401: "See whether the ServiceAccount exists; its token is read again for every request",
-    403: "Grant its ServiceAccount get, list and watch of pods, and get of what controls them, as the chart does with "
+    403: "Grant its ServiceAccount get, list and watch of pods, and get of their controllers, as the chart does with "
     "`rbac.create`; for kubernetes.conditions also patch of nodes/status, and create of events",
     404: "See whether this is a Kubernetes API server, and whether the namespace exists",
     429: "It is overloaded; requests continue at growing intervals",
@@ -157,7 +157,7 @@ class ApiClient:
                     take(item)
             if not metadata.get("continue"):
                 return str(metadata.get("resourceVersion", ""))
-            # The version is that of the first page; a page may not name both.
+            # The version comes from the first page; a request for a page may not name both.
             page = {"continue": str(metadata["continue"])}
             query = {name: value for name, value in query.items() if name != "resourceVersion"}
 

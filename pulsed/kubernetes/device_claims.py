@@ -1,4 +1,4 @@
-"""ResourceClaims and ResourceSlices (`resource.k8s.io/v1`): what a DRA driver publishes of devices that are claimed.
+"""ResourceClaims and ResourceSlices (`resource.k8s.io/v1`): data that a DRA driver publishes about claimed devices.
 
 Claims and the slices of the node are requested once, when a claim is first seen: claimed devices do not change.
 """
@@ -38,10 +38,10 @@ class ClaimedDevice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PublishedDevice:
-    """What is known of a claimed device.
+    """Published data about a claimed device.
 
     Attributes:
-        attributes: those of its ResourceSlice that are texts, by name.
+        attributes: the attributes of its ResourceSlice that are texts, by name.
         is_administrative: whether the claim has `adminAccess`, which does not use the device.
     """
 

@@ -48,7 +48,7 @@ class ExporterPod:
 
 @dataclass(frozen=True, slots=True)
 class PodRequirements:
-    """What a pod must be, besides its labels, to be read as an exporter.
+    """Requirements on a pod, in addition to its labels, to be read as an exporter.
 
     Attributes:
         namespaces: it is in one of them; None: in any.
@@ -109,7 +109,7 @@ class ExporterEndpoint:
 
 
 def exporter_pod(item: JsonObject) -> ExporterPod:
-    """Return what discovery uses of a pod in JSON; what is missing or has another type counts as not there."""
+    """Return the data of a pod in JSON that discovery uses; values that are missing or have another type are absent."""
     metadata, spec, status = mapping(item.get("metadata")), mapping(item.get("spec")), mapping(item.get("status"))
     controller = controller_of(item)
     ports = {

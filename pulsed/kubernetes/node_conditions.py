@@ -30,7 +30,7 @@ _END_SECONDS = 3.0
 _SOURCE, _STOPPED = "pulsed", "PulsedStopped"
 
 _WHAT = "conditions of the node"
-"""What is reported, for the log."""
+"""Name of the reported object, for the log."""
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class ConditionTarget(NamedTuple):
     Attributes:
         interval: seconds between two looks for a change, and so the shortest between two patches.
         heartbeat: seconds after which unchanged conditions are written again, shortened by up to a tenth at random.
-        has_events: whether changes of status and reason are events, too.
+        has_events: whether changes of status and reason also become events.
     """
 
     node: str
@@ -54,10 +54,10 @@ class ConditionTarget(NamedTuple):
 class ConditionWriter:
     """Writes conditions as they change until its task is cancelled; at the end they become Unknown.
 
-    A failure is logged unless it is that of before, and tried again.
+    A failure is logged, unless it repeats the one before, and tried again.
 
     Args:
-        read: returns the conditions; none while nothing is known yet: those of before stay.
+        read: returns the conditions; none while nothing is known yet: the previous ones stay.
 
     Attributes:
         is_failing: whether the last attempt failed; None before the first.

@@ -81,7 +81,7 @@ class PodMetadata:
     Attributes:
         labels: those that are kept.
         controller: None of a bare pod.
-        allocated: part of each of its GPUs that a scheduler of fractions gave it, above 0 to 1; None if there is none.
+        allocated: part of each of its GPUs that a scheduler of fractions gave it, above 0 to 1; None without a part.
     """
 
     namespace: str

@@ -31,14 +31,14 @@ _T = TypeVar("_T")
 
 
 class ResourceWatch(Generic[_T]):
-    """The objects of one list. What was read last stays while the API server fails.
+    """The objects of one list. The objects read last remain while the API server fails.
 
     Args:
         path: of the list, as `/api/v1/pods`.
         query: its selectors.
         read: takes an object as JSON; its result is kept unless it is None.
         changed: called after every change of the objects or the error, and whenever the API server has confirmed them.
-        is_paged: whether the first list comes in pages, too: from etcd instead of the memory of the API server, which
+        is_paged: whether even the first list comes in pages: from etcd instead of the memory of the API server, which
             has no pages.
 
     Attributes:

@@ -22,8 +22,8 @@ USUAL_NAMESPACES = (
     "kube-system",
     "gke-managed-system",
 )
-"""Namespaces in which exporters usually run: those of the GPU operator, on OpenShift, and before its version 1.9; of
-dcgm-exporter; of cluster services; and of GKE's own exporter. Only administrators create pods there."""
+"""Namespaces in which exporters usually run: the GPU operator's, also on OpenShift and before its version 1.9;
+dcgm-exporter's; cluster services'; and GKE's own exporter's. Only administrators create pods there."""
 
 DAEMON_SET = "DaemonSet.apps"
 """The kind of controller that exporters usually have."""
@@ -121,7 +121,7 @@ class KubernetesSettings(Settings):
     """The API server. In a pod with a ServiceAccount token nothing has to be set."""
 
     server: ServerUrl | None = setting(
-        None, "URL of the API server. Unset: that of the cluster of this pod.", example="https://10.96.0.1:443"
+        None, "URL of the API server. Unset: the API server of this pod's cluster.", example="https://10.96.0.1:443"
     )
     token_file: FileName = setting(f"{SERVICE_ACCOUNT}/token", "File with the bearer token, read for every request.")
     ca_file: FileName = setting(f"{SERVICE_ACCOUNT}/ca.crt", "PEM file of its authority.")
@@ -148,12 +148,12 @@ class ExporterPodSettings(Settings):
     namespaces: Namespaces | None = setting(
         None,
         "Namespaces of the exporters; users who can create pods there can publish any value, and get the credentials. "
-        f"Unset: {', '.join(f'`{each}`' for each in USUAL_NAMESPACES)}, and that of pulsed "
+        f"Unset: {', '.join(f'`{each}`' for each in USUAL_NAMESPACES)}, and pulsed's own "
         "unless it is `default`; set it where users create namespaces. `all`: every namespace; not with credentials.",
         example="gpu-operator",
     )
     controllers: ObjectKinds = setting(
-        (DAEMON_SET,), "Kinds of controllers, one of which must control the pod. `[]`: any, or none."
+        (DAEMON_SET,), "The pod must have a controller of one of these kinds. `[]`: any, or none."
     )
     container_port: PodPort = setting("metrics", "Port of the page.", example=9400)
     scheme: Literal["http", "https"] = setting("http", "Scheme of the page.")

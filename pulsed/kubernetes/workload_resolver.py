@@ -79,7 +79,7 @@ class WorkloadResolver:
 
     @property
     def known_controllers(self) -> Sequence[KnownController]:
-        """What is known of objects that exist, for `restore`."""
+        """The known controllers that exist, for `restore`."""
         return [KnownController(*key, entry.controller) for key, entry in self._known.items() if entry.exists]
 
     def restore(self, controllers: Iterable[KnownController]) -> None:

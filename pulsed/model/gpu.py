@@ -61,11 +61,11 @@ class Entity:
         kind: a whole GPU (also a board that is split, and what a vGPU guest sees), a MIG instance of one, or a vGPU as
             its host sees it.
         gpu: the index that the source gives the GPU; empty when unknown (a dmon row of a MIG instance).
-        uuid: the UUID of the GPU, also for a MIG instance of it; empty when unknown.
+        uuid: the UUID of the GPU; a MIG instance has its GPU's UUID here; empty when unknown.
         mig_id: number of the MIG instance, or of the vGPU, on its board; empty for a whole GPU.
         mig_profile: such as `1g.10gb`; empty for a whole GPU or when unknown.
         node: the host that the GPU is in.
-        is_guest: whether it is what a virtual machine sees of a board (a vGPU guest): its UUID is that of its profile.
+        is_guest: whether it is a virtual machine's view of a board (a vGPU guest), with the UUID of its profile.
     """
 
     kind: EntityKind
@@ -83,7 +83,7 @@ class Entity:
 
     @property
     def key(self) -> GpuKey:
-        """The key of the device: that of its board, and its MIG id."""
+        """The key of the device: the key of its board, and its MIG id."""
         return (*self.board, self.mig_id)
 
     @property
@@ -174,7 +174,7 @@ def node_of(device: Device, here: str) -> str:
 
 
 def key_of(device: Device, here: str) -> GpuKey:
-    """Return the key of a device among those of all targets."""
+    """Return the unique key of a device among all targets."""
     scope, board, mig_id = device.entity.key
     return (scope or ("" if device.entity.uuid else here), board, mig_id)
 
@@ -233,7 +233,7 @@ def device_key(name: str) -> str | None:
 
 
 def is_replica(name: str) -> bool:
-    """Return whether a name is that of a device that is advertised several times."""
+    """Return whether a name denotes a device that is advertised several times."""
     return _REPLICA.search(name) is not None
 
 
@@ -255,7 +255,7 @@ def board_keys(uuid: str, pci_bus_id: str, device_file: str, index: str, *, is_l
         device_file: such as `nvidia3`. Unknown, it is derived from the index: they differ only where the driver
             numbers GPUs in another order than their PCI addresses.
         index: of the board.
-        is_local: whether the board is in this host; keys that other hosts use, too, are left out if it is not.
+        is_local: whether the board is in this host; keys that other hosts also use are left out if it is not.
     """
     keys = [uuid.lower()]
     if is_local:

@@ -19,7 +19,7 @@ class SelectableGpu:
 
     Attributes:
         gpu: the node's index of the GPU.
-        uuid: of the GPU, also for a MIG instance of it; empty when unknown, as the others.
+        uuid: of the GPU, or of a MIG instance's GPU; empty when unknown, as the others.
         mig_uuid: of the MIG instance.
         mig_id: NVML's number of the MIG instance; empty for a whole GPU.
     """

@@ -15,7 +15,7 @@ STATES: tuple[State, ...] = ("unknown", "ok", "info", "warn", "hot", "crit")
 """From the least to the most severe."""
 
 RAISED_STATES: tuple[State, ...] = STATES[2:]
-"""Those of a check that is raised."""
+"""The states of a raised check."""
 
 SEVERITY: Mapping[State, int] = {state: number - 1 for number, state in enumerate(STATES)}
 """-1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit."""
@@ -28,8 +28,8 @@ class CheckState:
     Attributes:
         since: when the state was entered, in Unix seconds; None for a check that was never evaluated.
         last_event: in Unix seconds; None for none or an unknown time.
-        message, remedy: what is wrong and what to do; empty while it is not raised, but for `telemetry` while the
-            source does not deliver, and for what `dcgm_health` ignores.
+        message, remedy: the problem and its remedy; empty while it is not raised, except for `telemetry` while the
+            source does not deliver, and for problems that `dcgm_health` ignores.
         evidence: the numbers that decide, by name: of a raised check at present, or when its inputs were last there;
             of others when the state was entered.
         covered: whether its inputs are present. A latched state outlives them.

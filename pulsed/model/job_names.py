@@ -11,7 +11,7 @@ import re
 from pulsed.model.owner import Owner
 
 ARRAY, COMPONENT, RAW_ID = "array", "component", "job_id"
-"""Labels of Slurm jobs: the name of a task of an array, that of a component, and the raw id if another one is used."""
+"""Labels of Slurm jobs: the names of array task and component, and the raw id if another one is used."""
 
 _STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.\w+")
 _PART = re.compile(r"(\d+)[_+]\d+")
@@ -41,7 +41,7 @@ def part_of(owner: Owner) -> str:
 
 
 def group_of(owner: Owner) -> str:
-    """Return the id of the array or the heterogeneous job that a job is a part of; empty if it is none."""
+    """Return the id of the array or the heterogeneous job that a job is a part of; empty without one."""
     match = _PART.fullmatch(part_of(owner))
     return match[1] if match else ""
 

@@ -126,7 +126,7 @@ class Ownership:
 
     Attributes:
         owners: of a board also the owners of its instances; empty if it is free, None if that is unknown.
-        uses: what each of them uses of it, where the source measures that.
+        uses: the use by each owner, where the source measures it.
         passing: owners that had it since the tick before, but in neither of both.
     """
 
@@ -136,7 +136,7 @@ class Ownership:
 
 
 UNKNOWN_OWNERS = Ownership()
-"""Of a GPU whose owners no source knows."""
+"""The ownership of a GPU with unknown owners."""
 
 _TEXTS = [each.name for each in fields(Owner) if each.type == "str"]
 

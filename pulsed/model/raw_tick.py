@@ -60,12 +60,12 @@ class Layout:
 
     @property
     def rounding(self) -> float:
-        """What a printed fraction may hide: half of its last digit."""
+        """The rounding error of a printed fraction: half of its last digit."""
         return 0.5 * 10.0 ** -(DECIMALS[self.dialect] if self.decimals is None else self.decimals)
 
 
 class Epoch(NamedTuple):
-    """What was started last of what the values of a tick depend on; each opaque, and empty if unknown.
+    """Start markers that reveal restarts; each opaque, and empty if unknown.
 
     Two that are known and differ mean a start in between.
 
@@ -172,7 +172,7 @@ class RawTick:
     """One sample of everything that a target reports.
 
     Attributes:
-        target: what was read, in human-readable form: an URL, a path, `demo`.
+        target: its source in human-readable form: a URL, a path, `demo`.
         time: when, in Unix seconds (wall clock).
         clock: when, in seconds of a clock that never steps; only differences mean something.
         interval: nominal seconds between two ticks of this source.

@@ -120,7 +120,7 @@ class ShownClass:
 
     Attributes:
         workload_class: one of the twelve classes, or `unknown`.
-        bottleneck: that of the newest sample of this class.
+        bottleneck: of the newest sample of this class.
         since: when the first sample of the run was taken that made it the class, in Unix seconds; None before any.
         changes: how often the class has changed so far.
         used: whether any engine works, as of the newest sample of this class; None if that is open.
@@ -145,11 +145,11 @@ class Result(NamedTuple):
         workload: with the raw class.
         saturation: how close it is to a limit, of this tick alone too.
         shown_class: the class with flickers left out.
-        counters: what was counted up to and with this tick.
+        counters: up to and including this tick.
         health: of the GPU; a MIG instance has its board's.
         clock_event_shares: by reason, the share of the last minute in which the clocks were held for it.
         mig_unpartitioned: of a board with MIG instances, the share of its compute slices that none of them has, 0..1.
-        rollup_bounds: bounds of the inputs of a board that its MIG instances narrow; None: those of the reading alone.
+        rollup_bounds: bounds of the inputs of a board, narrowed by its MIG instances; None: the reading's own bounds.
         idle_kind: of `IDLE_KINDS`: what its time is while it is not used, by its owners and memory; None before any
             sample.
         errors: memory errors by kind, `corrected` and `uncorrected`; a fall counts once a second sample confirms it.

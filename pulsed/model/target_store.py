@@ -38,7 +38,7 @@ class Target:
 
     Attributes:
         kind: `exporter`, `replay`, `demo`, ...
-        name: what is read: a URL, a path, `demo`.
+        name: a URL, a path, `demo`.
         interval: nominal seconds between two ticks.
         stale_after: seconds after the last tick's arrival from which its GPUs count as stale.
         stale_intervals: the same in intervals, where the configuration names no time: it then follows the interval.

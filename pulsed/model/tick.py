@@ -44,7 +44,7 @@ class GpuRow:
     """One GPU, MIG instance or vGPU of a target, in one tick.
 
     Attributes:
-        device: what it is.
+        device: its identity.
         reading: of translate; compute removes implausible inputs. `NOTHING` while it is not listed.
         anomalies: why some of its inputs count as missing or were cut to their range: `ratio_above_one`, ...
         extras: values of dcgm-exporter's own metrics.
@@ -88,7 +88,7 @@ class Tick:
         pci_drivers: by PCI address, the kernel driver of the GPUs on the bus of this node, empty for none; without any
             where that is unknown.
         cpus: the processors of superchips.
-        unknown_fields: names on the page that begin as DCGM's and that pulsed does not know.
+        unknown_fields: unknown names on the page that begin like DCGM's names.
         now: seconds of the clock of the ticks. It never decreases, whatever the wall clock and the source's clock do,
             and is the same for all targets that are read on one host: durations follow it.
         duplicates: by name of another target, how many of its GPUs that one has.
@@ -117,7 +117,7 @@ class Tick:
 
     @property
     def target(self) -> str:
-        """What was read, in human-readable form."""
+        """The target, in human-readable form."""
         return self.raw.target
 
     @property
@@ -147,7 +147,7 @@ class Tick:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices of its rows: the same ones are equal, also in another tick."""
+        """The devices of its rows; the same device is equal in every tick."""
         return tuple([row.device for row in self.gpus])
 
 

@@ -314,7 +314,7 @@ POSITION: Mapping[str, int] = {name: position for position, name in enumerate(Re
 """Where a quantity stands in a `Reading`."""
 
 NOTHING = Reading()
-"""The reading of a GPU of which nothing is known."""
+"""The reading of a GPU without any known value."""
 
 
 def is_counter(name: str) -> bool:

@@ -83,7 +83,7 @@ class FindingSettings(Settings):
     exempt: Exemptions = setting(
         (),
         "Owners without findings and advice about their work, as `{partition: P, account: A, label: NAME=VALUE, reason:"
-        " TEXT}` with one criterion or more, all of which must match. Reports show the reason.",
+        " TEXT}` with at least one criterion; all must match. Reports show the reason.",
         example=({"partition": "interactive", "reason": "interactive"},),
     )
 

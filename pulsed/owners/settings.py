@@ -47,7 +47,7 @@ class FileSettings(Settings):
 
     numbers: Numbers = setting(
         "auto",
-        "What a file that is named by a number means: `index`, as `nvidia-smi` lists GPUs, or `device`, the 3 of "
+        "Meaning of a file that is named by a number: `index`, as `nvidia-smi` lists GPUs, or `device`, the 3 of "
         "/dev/nvidia3. `auto`: `device` for jobstats' files, otherwise `index`.",
     )
 
@@ -79,8 +79,8 @@ class PodWorkloadSettings(Settings):
     )
     kinds: ObjectKinds = setting(
         (),
-        "Further kinds of controllers, as `Kind.group`; needs get of them. LeaderWorkerSet needs "
-        "StatefulSet.apps, too.",
+        "Further kinds of controllers, as `Kind.group`; needs get of them. LeaderWorkerSet also needs "
+        "StatefulSet.apps.",
         example=("JobSet.jobset.x-k8s.io", "RayCluster.ray.io", "RayJob.ray.io"),
     )
     pod_labels: LabelPatterns = setting(
@@ -92,12 +92,12 @@ class PodWorkloadSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings(Settings):
-    """What is published of processes. Needs rights only with hidepid on /proc or ProtectProc=invisible in the unit."""
+    """Published data about processes. Needs rights only with hidepid on /proc or ProtectProc=invisible in the unit."""
 
     enabled: Switch = setting(
         False, "Publish user, memory, start, program and script, memory and activity per GPU, to everybody."
     )
-    arguments: Switch = setting(False, "Publish all arguments, too. Many programs get passwords and tokens by them.")
+    arguments: Switch = setting(False, "Publish all arguments as well. Many programs get passwords and tokens by them.")
 
 
 @dataclass(frozen=True, slots=True)

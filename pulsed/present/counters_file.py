@@ -60,7 +60,7 @@ def counters_file(version: ExporterVersion, model: str = "") -> str:
     """Return the counters file with every field that pulsed uses and a version of dcgm-exporter accepts, without those
     that a model cannot have; all if the model is empty.
 
-    Lines that begin with `#` are off: fields that pulsed only passes on, and those of newer versions.
+    Lines that begin with `#` are off: fields that pulsed only passes on, and fields of newer versions.
     """
     absent = missing_from_model(model)
     rows = {field.id: field for field in reversed(FIELDS) if field.id < FIRST_BASE_UNIT_ID}

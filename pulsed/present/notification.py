@@ -30,7 +30,7 @@ FINDING_KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 
 
 class OwnerFinding(NamedTuple):
-    """A finding about GPUs of an owner: what was seen of the first one, and what to do."""
+    """A finding about GPUs of an owner: the evidence of the first one, and the remedy."""
 
     kind: FindingKind
     gpus: Sequence[GpuAccount]
@@ -127,7 +127,7 @@ class WebhookSettings(Settings):
 
     url: ReceiverUrl | None = setting(None, "Its URL.", example="https://hooks.example.org/pulsed", hidden=True)
     url_file: SecretFileName | None = setting(
-        None, "File with its URL, where that is a secret, as that of Slack.", example="/etc/pulsed/slack-url"
+        None, "File with its URL, if the URL is a secret, as for Slack.", example="/etc/pulsed/slack-url"
     )
     format: Literal["document", "slack"] = setting(
         "document", "`document`: all as JSON; `slack`: title and text for Slack's webhooks."
@@ -191,7 +191,7 @@ class WebhookSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class NotifySettings(Settings):
-    """Notifies owners, by a program or a webhook, of what is wrong with their jobs and pods, once for each finding.
+    """Notifies owners of problems of their jobs and pods, by a program or a webhook, once for each finding.
 
     Alerts of Prometheus are for operators; this is for owners. Off until a program or a URL is set.
     """

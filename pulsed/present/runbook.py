@@ -21,7 +21,7 @@ class Steps(NamedTuple):
     give_up: str
 
 
-_HEAT = ""  # with those of links at the head of the chapter
+_HEAT = ""  # at the head of the chapter, as for links
 _LINK = ""
 _RMA = "at once"
 
@@ -119,7 +119,7 @@ RUNBOOK: Mapping[str, Steps] = {
         "compare the versions of driver and fabric manager",
         "the log names the same switch or trunk after a restart",
     ),
-    "c2c_errors": Steps("`nvidia-smi c2c -s`", "", "the rate stays above that of other nodes"),
+    "c2c_errors": Steps("`nvidia-smi c2c -s`", "", "the rate stays higher than on other nodes"),
     "imex": Steps(
         "`nvidia-imex-ctl -N` on a node of the domain", "the firewall between the nodes",
         "nodes answer each other and the domain stays down",
@@ -180,7 +180,7 @@ ALERTS: Mapping[str, str] = {
     "PulsedGpuInputsInconsistent": "Stuck or frozen counters: restart the host engine and the exporter; a share cut"
     " to 1 is harmless",
 }
-"""What to do, by alert that is not about a check; those of pods are like those of jobs."""
+"""The remedy of each alert that is not about a check; alerts of pods share the remedies of jobs."""
 
 
 def runbook(check: str) -> str:

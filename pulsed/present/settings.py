@@ -1,4 +1,4 @@
-"""Settings of the outputs: what is published, kept in memory, and sent as events."""
+"""Settings of the outputs: published series, samples in memory, and events."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Programs = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class PublishSettings(Settings):
-    """What is republished."""
+    """Published series."""
 
     series: SeriesChoice = setting(
         "lean",
@@ -108,7 +108,7 @@ class PublishSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings(Settings):
-    """What is kept in memory of the last minutes, for `/gpus/{gpu}/history`."""
+    """Samples of the last minutes in memory, for `/gpus/{gpu}/history`."""
 
     seconds: Duration = setting(HISTORY_SECONDS, "How long a sample is kept.")
     max_bytes: Size = setting(
@@ -116,7 +116,7 @@ class HistorySettings(Settings):
     )
     day_max_bytes: Size = setting(
         DAY_BYTES,
-        "Memory limit of the last day's minutes: 8 MiB hold 17 GPUs. With `state_dir`, those of up to 64 GPUs"
+        "Memory limit of the last day's minutes: 8 MiB hold 17 GPUs. With `state_dir`, the minutes of up to 64 GPUs"
         " survive a restart.",
     )
     fields: FieldNames = setting(

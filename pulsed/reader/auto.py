@@ -68,7 +68,7 @@ class AutoSource(Source):
 
     @property
     def restarts(self) -> int:
-        """Those of all sources that were chosen so far."""
+        """The restarts of all sources that were chosen so far."""
         return self._restarts + (self._chosen.restarts if self._chosen else 0)
 
     async def read(self) -> RawTick:

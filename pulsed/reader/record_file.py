@@ -33,7 +33,7 @@ class RecordFailed(PulsedError):
 
 
 class RecordFile:
-    """Where lines go, made by `open_record`. What is written at once is on disk as a whole, or the disk is full.
+    """Target of lines, made by `open_record`. Lines written at once are on disk as a whole, or the disk is full.
 
     All methods raise `RecordFailed` if lines cannot be written, wholly or in part, and `BrokenPipeError` if the reader
     has closed the pipe; the file is closed then.
@@ -83,15 +83,15 @@ class RecordFile:
             self._raw.close()  # behind a part of it nothing else may follow
             raise RecordFailed(
                 f"cannot write {self._name}: {error.strerror or error}",
-                "Make room, or record into another file; what was recorded before can be replayed",
+                "Make room, or record into another file; the existing record can be replayed",
             ) from error
 
 
 def open_record(name: str) -> RecordFile:
     """Open a file to add to, or make it. Gzipped if it is so already, or new and named `.gz`.
 
-    What an interrupted writer left is made whole first: an unfinished line is ended, and the text of a torn gzip member
-    written again. Nothing that can be read in the file is taken away.
+    The end of an interrupted record is repaired first: an unfinished line is ended, and the text of a torn gzip member
+    written again. No readable content of the file is removed.
 
     Args:
         name: path, or `-` for stdout.

@@ -108,7 +108,7 @@ class SourceSettings(Settings):
 
     @property
     def reads_this_host(self) -> bool:
-        """Whether the GPUs are those of this machine, according to the configuration."""
+        """Whether the GPUs belong to this machine, according to the configuration."""
         return (self.section(self.kind) or self.dcgmi).reads_this_host
 
     @property

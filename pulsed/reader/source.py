@@ -32,7 +32,7 @@ class Source(AsyncIterator[RawTick | SourceError]):
 
     Attributes:
         kind: `source.kind` of the configuration: `exporter`, `replay`, `demo`.
-        target: what is read, in human-readable form; the label `target` of `pulsed_source_info`.
+        target: its name in human-readable form; the label `target` of `pulsed_source_info`.
         interval: nominal seconds between two ticks.
         failures: the errors that this source may raise: their counters start at 0.
     """
@@ -169,7 +169,7 @@ class SourceSection(Settings):
     `SourceRequest` and returns the sources, one per target. It reads nothing yet, and raises `ConfigError`.
 
     Attributes:
-        does: what it does, for the documentation of `source.kind`.
+        does: its function, for the documentation of `source.kind`.
         min_interval: shortest `source.interval`, seconds; less is an error. 0: the source itself raises it.
         is_candidate: whether `auto` tries it, in the order of the kinds.
         is_synthetic: whether its GPUs do not exist on this or another host now, and have no owners there.
@@ -186,7 +186,7 @@ class SourceSection(Settings):
 
     @property
     def reads_this_host(self) -> bool:
-        """Whether its GPUs are those of this machine, according to the configuration."""
+        """Whether its GPUs belong to this machine, according to the configuration."""
         return False
 
     def lacks(self) -> str:
@@ -204,7 +204,7 @@ class SourceSection(Settings):
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
-    """What a source is made for.
+    """The inputs for making a source.
 
     Attributes:
         node: name of this host.

@@ -1,6 +1,6 @@
 """The web configuration in front of the application: rate limit, basic authentication, and headers of responses.
 
-In the order of exporter-toolkit: what is too much is refused before a password is checked.
+In the order of exporter-toolkit: excess requests are refused before a password is checked.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class ServerConnection(H11Protocol):
         """Run the application, and write its answer in pieces: of an unread one no copy is kept."""
 
         async def send_pieces(message: Message) -> None:
-            if self.transport.is_closing():  # what is written would be logged
+            if self.transport.is_closing():  # a write would be logged
                 self._disconnect()
             body = message.get("body", b"")
             if len(body) <= PIECE_BYTES or message.get("more_body"):

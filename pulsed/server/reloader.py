@@ -54,7 +54,7 @@ class WebConfigReloader:
 
     @property
     def last_reload_successful(self) -> bool:
-        """Whether the settings are those of the files."""
+        """Whether the settings match the files."""
         return self._is_valid and not self._is_hanging
 
     def poll(self) -> None:

@@ -78,7 +78,7 @@ class WebServerSettings(Settings):
     )
     route_prefix: RoutePrefix | None = setting(
         None,
-        "Path before that of every page. Unset: the path of `external_url`. `/`: none, for a proxy that removes it.",
+        "Prefix of the path of every page. Unset: the path of `external_url`. `/`: none, for a proxy that removes it.",
         example="/",
     )
     open_probes: Switch = setting(False, "Serve `/-/healthy`, `/-/ready` and `/health` without a password.")

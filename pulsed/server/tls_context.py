@@ -49,7 +49,7 @@ def _make(tls: TlsServerSection, cert: Pem, key: Pem, client_ca: Pem | None) -> 
     context.options |= ssl.OP_NO_RENEGOTIATION
     if not tls.prefer_server_cipher_suites:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    if ciphers := [CIPHERS[name] for name in tls.cipher_suites if name in CIPHERS]:  # those of TLS 1.3 are always on
+    if ciphers := [CIPHERS[name] for name in tls.cipher_suites if name in CIPHERS]:  # TLS 1.3's are always on
         context.set_ciphers(":".join(ciphers))
     for curve in tls.curve_preferences:
         context.set_ecdh_curve(CURVES[curve])
@@ -80,7 +80,7 @@ def _names_of(certificate: Certificate) -> tuple[tuple[str, str], ...]:
 
 
 def _comparable(name: str) -> str:
-    """IP addresses in one spelling: Python writes those of certificates as `0:0:0:0:0:0:0:1`."""
+    """Return a name with IP addresses in one spelling: Python writes `0:0:0:0:0:0:0:1` for certificates."""
     try:
         return str(ipaddress.ip_address(name.strip()))
     except ValueError:

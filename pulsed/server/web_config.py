@@ -1,6 +1,6 @@
 """The web configuration file: its keys, as sections of the configuration language.
 
-Keys and meanings are those of Prometheus' exporter-toolkit (docs/web-configuration.md), so that one file serves all
+Keys and meanings follow Prometheus' exporter-toolkit (docs/web-configuration.md), so that one file serves all
 exporters of a node. The files that it names are read by `tls_context`.
 """
 
@@ -302,7 +302,7 @@ class WebConfig:
         return tuple(pem.file for name in ("cert", "key", "client_ca") if (pem := self.pem(name)) and pem.file)
 
     def secret_files(self, file: Path) -> Iterator[Path]:
-        """Return the files with keys or hashes of passwords; `file` is that of this configuration."""
+        """Return the files with keys or hashes of passwords; `file` is the file of this configuration."""
         return files_with_secrets(self.settings, file)
 
 
@@ -310,7 +310,7 @@ def read(file: Path) -> WebConfig:
     """Read a web configuration file. An empty one means plain HTTP without authentication.
 
     Raises:
-        ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
+        ConfigError: with all problems, one per line: place, key, given value, and allowed values.
     """
     problems: list[str] = []
     document = SCHEMA.read(file, problems)

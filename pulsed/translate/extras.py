@@ -1,7 +1,7 @@
 """What dcgm-exporter serves in rows of their own: XIDs, health watches, clock events, NVLinks, and processors.
 
 Their codes are in labels. Their series are many and appear and disappear, so they are not quantities of a `Reading`.
-All but those of processors of superchips are off in the exporter's default page; a page without them costs nothing
+Only processors of superchips are on in the exporter's default page; a page without extras costs nothing
 here. Source: dcgm-exporter's collectors (`DCGM_EXP_*`). The number of an NVLink is a label, or in the name of DCGM's
 fields per lane.
 """
@@ -31,7 +31,7 @@ _FAMILIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "DCGM_FI_DEV_NVLINK_GET_STATE": ("nvlink_states", ("nvlink",)),
     "DCGM_FI_DEV_NVLINK_LINK_STATUS": ("nvlink_states", ("nvlink",)),
 }
-"""By metric: the attribute of `Extras` that it fills, and the labels with its code, of which the first is needed.
+"""By metric: the attribute of `Extras` that it fills, and the labels with its code, the first one is needed.
 A relay may have removed the `_TOTAL`."""
 
 _COUNTER_KINDS: Mapping[str, str] = {
@@ -76,7 +76,7 @@ class ExtrasPlan:
 
 
 class ExtrasReader:
-    """Reads the extras of all devices of a layout, if their numbers changed: those of 144 NVLinks take some ms."""
+    """Reads the extras of all devices of a layout, if their numbers changed: 144 NVLinks take some ms."""
 
     def __init__(self, plans: Mapping[Entity, ExtrasPlan]) -> None:
         self._plans = plans
@@ -96,7 +96,7 @@ class ExtrasReader:
 
 
 def extras_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[Entity, ExtrasPlan]:
-    """Return the plans of the entities that have extras. What a MIG instance repeats goes to its board."""
+    """Return the plans of the entities that have extras. Values repeated by a MIG instance go to its board."""
     slots: dict[Entity, dict[str, list[_Slot]]] = {}
     owners = {position: subject.parent or subject for subject in entities for position, _ in subject.series}
     boards = [subject for subject in entities if subject.parent is None]
@@ -223,7 +223,7 @@ def cpu_slots(layout: Layout, node: str) -> tuple[CpuSlot, ...]:
 
 
 def read_cpus(slots: Sequence[CpuSlot], values: Sequence[RawValue]) -> tuple[CpuReading, ...]:
-    """Return the readings of processors of which a value is known."""
+    """Return the readings of processors with a known value."""
     by_cpu: dict[tuple[str, str], dict[str, float]] = {}
     for position, node, cpu, quantity in slots:
         value = values[position]

@@ -17,7 +17,7 @@ dmon are not known. The columns of the table:
   get a shorter one. Empty for a field that is not watched.
 - since: the first dcgm-exporter that certainly accepts it: it takes names from the table of go-dcgm, which follows
   DCGM's headers with some delay. It does not start with an unknown one.
-- names: its metric names on a dcgm-exporter page, the classic one first, then those of DCGM 4.6 and of the exporter's
+- names: its metric names on a dcgm-exporter page, the classic one first, then names of DCGM 4.6 and of the exporter's
   etc/1.x-compatibility-metrics.csv.
 """
 
@@ -34,7 +34,7 @@ from pulsed.model.vocabulary import QUANTITIES
 from pulsed.translate.units import UNITS, Unit
 
 Level = Literal["board", "instance", "vgpu"]
-"""What a field is about when a GPU is split: the whole board (DCGM then answers with the board's value on each MIG
+"""Scope of a field on a split GPU: the whole board (DCGM then answers with the board's value on each MIG
 instance), the instance itself, or the vGPU. On a GPU that is not split all are the same."""
 
 FIRST_BASE_UNIT_ID = 1600
@@ -58,7 +58,7 @@ class DcgmField:
 
     Attributes:
         unit: what DCGM counts it in; a value in that unit's range.
-        level: what it is about when the GPU is split.
+        level: its scope when the GPU is split.
         short: its column in `dcgmi dmon`; empty when not known.
         since: the first dcgm-exporter that certainly accepts it.
         names: its metric names on a dcgm-exporter page, the classic one first.
@@ -230,7 +230,7 @@ def fields_to_watch(groups: Iterable[str], fields: Iterable[int] = ()) -> tuple[
 
 
 def superchip_fields(groups: Iterable[str]) -> tuple[int, ...]:
-    """Return the ids of `GROUPS` to read with every tick from superchips, in addition to those of all GPUs."""
+    """Return the ids of `GROUPS` to read with every tick from superchips, in addition to the ids of all GPUs."""
     return tuple(dict.fromkeys(field for name in groups for field in GROUPS[name].superchip))
 
 

@@ -70,7 +70,7 @@ class SeriesEntity:
 
     Attributes:
         texts: known values of `model`, `pci_bus_id`, `driver_version`, `device`, `mig_uuid`.
-        series: positions of its series in the layout, each with its rank: rows of rank 0 come before those of rank 1.
+        series: positions of its series in the layout, each with its rank: rank 0 comes before rank 1.
         parent: the board, of a MIG instance whose board is known.
         is_dropped: whether DCGM no longer reads it, while it reads others of its host.
     """
@@ -100,10 +100,10 @@ def blocks_of(layout: Layout) -> dict[Labels, list[int]]:
 def exporter_entities(
     layout: Layout, blocks: Mapping[Labels, Sequence[int]], node: str, texts: dict[GpuKey, dict[str, str]]
 ) -> list[SeriesEntity]:
-    """Group the rows of an exporter's page by device; add boards of which only MIG instances are listed.
+    """Group the rows of an exporter's page by device; add boards that have only MIG instances on it.
 
     Rows of links, switches and processors are left out. A GPU that DCGM has dropped has rows of the exporter's own
-    collectors only, whose labels from DCGM's fields are those of another GPU (dcgm-exporter 4.8).
+    collectors only, whose labels from DCGM's fields name another GPU (dcgm-exporter 4.8).
 
     Args:
         layout: the page.
@@ -137,7 +137,7 @@ def _place(
     labels: Mapping[str, str], node: str, entities: dict[GpuKey, SeriesEntity]
 ) -> tuple[SeriesEntity, int] | None:
     uuid, gpu = _first(labels, _UUID), _first(labels, _GPU)
-    # A row with a UUID is a GPU's; further labels of it may be those of a pod.
+    # A row with a UUID belongs to a GPU; further labels of it may belong to a pod.
     if not uuid and (not gpu or "gpu_uuid" in labels or not NOT_A_GPU.isdisjoint(labels)):
         return None
     node = host_of(labels) or node
@@ -229,7 +229,7 @@ def is_same_host(name: str, other: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host name or address, with or without a port, is that of the machine itself."""
+    """Return whether a host name or address, with or without a port, denotes the machine itself."""
     return _LOOPBACK.fullmatch(host) is not None
 
 
@@ -269,7 +269,7 @@ def devices(
 
 
 def labelled_owners(entities: Sequence[SeriesEntity], scraped: Container[PodName] = ()) -> list[Owners | None]:
-    """Return the owners that the labels of each entity name. A board has the owners of its instances, too."""
+    """Return the owners that the labels of each entity name. A board also has the owners of its instances."""
     relabelled = is_relabelled(row for subject in entities for row in subject.rows)
     rows: dict[int, list[Mapping[str, str]]] = {}
     for subject in entities:

@@ -1,4 +1,4 @@
-"""What each pod uses of a GPU that several share.
+"""Use of a shared GPU by each pod.
 
 From 4.8.2 on, dcgm-exporter writes memory and utilization of the processes of each pod into rows of their own, next to
 the row of the GPU. Older versions repeat the row of the GPU for each pod: these numbers add up to more than it has.
@@ -50,7 +50,7 @@ class UsePlan:
     activity: _Slots
 
     def read(self, reading: Reading, values: Sequence[RawValue]) -> OwnerUses | None:
-        """Return what each owner uses; None if the rows are not those of its owners."""
+        """Return the use by each owner; None if the rows do not belong to its owners."""
         memory = _numbers(self.memory, values)
         activity = _numbers(self.activity, values)
         if not _fits(memory, reading.memory_used_bytes, factor=MEMORY_EXCESS):

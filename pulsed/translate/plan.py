@@ -1,4 +1,4 @@
-"""Compile a layout: what each of its positions means, so that translating a tick is little more than one loop.
+"""Compile a layout: the meaning of its positions, so that translating a tick is little more than one loop.
 
 A layout's series are sorted by device and quantity into plans; reading a tick then iterates over each plan. Plans
 depend on the field table and the entities of the layout, not on earlier ticks.
@@ -51,7 +51,7 @@ _OF_A_BOARD_ONLY = frozenset(
         "dram_active_ratio",
     }
 )
-"""Those of dcgm-exporter's default metrics that no vGPU guest has."""
+"""Default metrics of dcgm-exporter that no vGPU guest has."""
 
 _INSTANCE_RANK = 2
 """A board's own rows, of ranks 0 and 1, come before what its MIG instances repeat of it."""
@@ -75,7 +75,7 @@ class Plan:
 
     Attributes:
         single: quantities with one source.
-        contested: the others; by preference, groups of series of which the largest value counts.
+        contested: the others; groups of series by preference. The largest value of a group counts.
         texts: positions of texts that identify the device, behind its first series.
         reserved_known: whether the source reports reserved memory at all. Before 4.3, dcgm-exporter's default page did
             not; there used plus free is the best available estimate of the size.

@@ -1,7 +1,7 @@
 """The unit of shares on an exporter's page: DCGM's percentages, which relays convert to ratios under the same names.
 
 DCGM's percentages are integers, so that a fraction up to 1 proves a ratio (odh-observability#51). A value above 1
-proves percent; if it has a fraction, values are means over time, of which small ones have fractions, too. What is 0 or
+proves percent; if it has a fraction, values are means over time, and small ones also have fractions. A value of 0 or
 1 on a page without any proof may be either: 0 is 0, and 1 counts as missing.
 """
 

@@ -25,10 +25,10 @@ ANOMALIES: Mapping[str, str] = {
     RATIO_ABSURD: "A share was far above 1",
     RATIO_UNIT_UNKNOWN: "A share of exactly 1 means 1 % or 100 %, and the page does not state the unit",
 }
-"""Anomalies of shares and what they mean; all but the first count as missing."""
+"""Anomalies of shares, with their meaning; all except the first count as missing."""
 
 # Blanks (dcgm_structs.h): DCGM's own test is `>= base`, but counters pass the double's base legally, and energy and
-# bytes pass the int32 ones, so those are detected by equality. All are exact as floats, but for the int64 ones,
+# bytes pass the int32 ones, so those are detected by equality. All are exact as floats, except the int64 ones,
 # which round to 2**63.
 INT32_BLANKS = frozenset(2147483632.0 + kind for kind in range(4))
 DOUBLE_BLANKS = frozenset(140737488355328.0 + kind for kind in range(4))
@@ -67,13 +67,13 @@ SHARED_EXCESS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A DCGM unit and its conversion to a base unit: value times `multiply` over `divide`, one of which is 1.
+    """A DCGM unit and its conversion to a base unit: value times `multiply` over `divide`; one of these is 1.
 
     Two steps rather than one factor, because 0.01 and 1e-9 are not exact: 55 % is to be 0.55. A share is a part of a
     whole, which cannot be above 1. DCGM's type of the fields decides which blanks there are.
 
     Attributes:
-        otherwise: what values outside `low` to `high` are multiplied by, which are in another unit; 0: they are none.
+        otherwise: factor for values outside `low` to `high`, which are in another unit; 0: they are not valid.
         lowest: of those values.
     """
 
@@ -98,7 +98,7 @@ class Unit:
 
 
 def is_blank(value: float, type_: FieldType) -> bool:
-    """Return whether a value of a field of this type is one of DCGM's blanks, NaN or infinite, also after `float()`."""
+    """Return whether a value of a field of this type is a DCGM blank, NaN or infinite, even after `float()`."""
     return not value < _BLANK_BASE[type_] or value in _BLANKS
 
 
@@ -188,7 +188,7 @@ UNITS: Mapping[str, Unit] = {
     "kB/s": Unit("kB/s", multiply=1e3, high=1e11),
     "MB/s": Unit("MB/s", multiply=1e6, high=1e8),
     "B": Unit("B"),
-    # DCGM counts memory in MiB, also where it prints bytes, and no board has a TiB: a relay that converts one to the
+    # DCGM counts memory in MiB, even where it prints bytes, and no board has a TiB: a relay that converts one to the
     # other under the same name is seen by each value.
     "MiB": Unit("MiB", multiply=MIB, high=MIB - 1.0, otherwise=1.0),
     "MiB in B": Unit("B", low=MIB, otherwise=MIB),

@@ -273,7 +273,7 @@ def test_a_tag_in_a_file_that_programs_log_to_is_no_proof(node: Node, tag: str) 
     health = node.page()[0]
     assert health.state != "crit"
     assert sum(dict(health.xid_events).values()) == 0
-    assert "programs log to it, too" in (node.pipeline.kernel_log_error or "")
+    assert "programs also log to it" in (node.pipeline.kernel_log_error or "")
 
 
 def test_codes_have_a_bounded_number_of_series(node: Node) -> None:

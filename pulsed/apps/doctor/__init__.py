@@ -163,7 +163,7 @@ def _body_lines(source: Report) -> Iterator[str]:
         yield f"    the owners of GPU {names} are on some pages only, and are kept meanwhile; see whether the exporter"
         yield "    reaches the kubelet"
     if source["unknown_fields"]:
-        yield f"    ignored, because pulsed does not know these names: {_some(source['unknown_fields'])}"
+        yield f"    ignored unknown names: {_some(source['unknown_fields'])}"
     for step in source["steps"]:
         yield f"    {step['do']}{':' if step['lines'] else '.'}"
         yield from (f"        {line}" for line in step["lines"])

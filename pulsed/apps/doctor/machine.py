@@ -20,7 +20,7 @@ _DEVICE_FILE = re.compile(r"nvidia\d+")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What was found.
+    """Hardware and software of this machine, as inspected.
 
     Attributes:
         gpus_on_bus: NVIDIA's GPUs on the PCI bus, with a driver or without.

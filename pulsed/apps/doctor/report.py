@@ -118,7 +118,7 @@ def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
 
 
 def _is_profiled(reading: Reading) -> bool:
-    """Return whether a reading has profiling counters, whatever its product is said to have."""
+    """Return whether a reading has profiling counters, regardless of its product."""
     return any(value is not None for name, value in zip(QUANTITIES, reading, strict=True) if is_profiled(name))
 
 

@@ -1,4 +1,4 @@
-"""Checks sources: which of them work here, what each delivers, and whether the owners of GPUs are known.
+"""Checks sources: whether they work here, their data, and whether the owners of GPUs are known.
 
 Changes nothing; every source is closed again.
 """
@@ -67,7 +67,7 @@ class SourceCheck:
         why: the error messages by the same reasons, with the remedy.
         without_counters: why the driver gives no profiling counters: messages by reason, with the remedy.
         requested: DCGM fields that were requested, from these GPUs.
-        pending: those of them that were not answered in time.
+        pending: requested fields without an answer in time.
         alternating_hosts: hosts that the pages of its address name in turns; empty for none.
         flickering_owners: GPUs whose owners some of its pages name and others do not.
     """
@@ -250,7 +250,7 @@ def choose(probes: Sequence[SourceCheck], kind: str) -> SourceChoice | None:
 
 @dataclass(frozen=True, slots=True)
 class AttributionCheck:
-    """What a look at a source found.
+    """Result of one look at an attribution source.
 
     Attributes:
         source: its name.

@@ -50,7 +50,7 @@ CHOICES: Mapping[str, Sequence[object]] = {
     "reverse": (False, True),
     "paused": (False, True),
 }
-"""What a key chooses from, by the field of the view."""
+"""Values that a key cycles through, by the field of the view."""
 
 ALL = 10**9
 
@@ -171,7 +171,7 @@ class TopApp(App[None]):
         yield Footer(compact=True)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return the filters of Textual, and that of `--ascii`."""
+        """Return the filters of Textual, with the filter of `--ascii`."""
         return [*super().get_line_filters(), *([AsciiFilter()] if self._ascii else [])]
 
     def on_mount(self) -> None:
@@ -319,7 +319,7 @@ class TopApp(App[None]):
             self._prompt.insert_text_at_cursor(event.character)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Close a prompt of which nothing is left."""
+        """Close an empty prompt."""
         if not event.value:
             self._close_prompt()
 

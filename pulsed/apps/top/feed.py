@@ -1,4 +1,4 @@
-"""What a daemon answers, read in a thread: regular requests, and those that the shown view needs.
+"""Reads a daemon's answers in a thread: regular requests, and the requests of the shown view.
 
 All texts are made safe for a terminal here, once, as they arrive.
 """

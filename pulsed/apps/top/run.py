@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _own_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments of the daemon of a local source, which are those of `top`."""
+    """Return the arguments of the daemon of a local source: the same as for `top`."""
     pairs = [
         ("--config.file", options.config_file),
         ("--source", getattr(options, "config.source.kind")),
@@ -210,7 +210,7 @@ class LocalDaemon:
         port = _free_port()
         command = [
             *(sys.executable, "-m", "pulsed", "serve", f"--web.listen-address=127.0.0.1:{port}", *self._arguments),
-            "--set=state_dir=",  # that of the configuration is for the daemon
+            "--set=state_dir=",  # the configured folder belongs to the daemon
         ]
         self.stop()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)

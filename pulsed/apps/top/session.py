@@ -44,7 +44,7 @@ class TopSession:
         gpu: name of the GPU to select as soon as it is there.
 
     Attributes:
-        model: what was read last; while paused, that moment.
+        model: the last one read; while paused, the one of that moment.
     """
 
     def __init__(self, feeds: Sequence[Feed], view: ViewState, gpu: str = "") -> None:

@@ -1,4 +1,4 @@
-"""A check: rules of which the worst decides, and its state for one GPU."""
+"""A check and its state for one GPU. The worst of its rules decides."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Check:
 
     Attributes:
         id: its name in metrics, in JSON and in the configuration.
-        title: what is wrong when it is raised.
-        rules: the worst of them is the state. It is ok only if no rule lacks a part of its inputs, or those of its
-            conditions.
+        title: the problem when it is raised.
+        rules: the worst of them is the state. It is ok only if all rules have all of their inputs, including the inputs
+            of their conditions.
         remedy: what to do. `{...}` stand for evidence.
         critical: what to do at crit, if that differs.
         recurs: what to do in addition if it was raised before within `HISTORY_SECONDS`; empty: that means nothing.
@@ -46,7 +46,7 @@ class Check:
         optional: it applies only where its inputs are present.
         note: more about when it is raised.
         cause: what GPUs of one node have in common where it is raised, such as `cooling`: they share one alert.
-        required: inputs without any of which it is never ok; empty: any input will do.
+        required: at least one of these inputs must be present for ok; empty: any input will do.
     """
 
     id: str
@@ -231,7 +231,7 @@ class GpuCheck:
         return old
 
     def wake(self) -> None:
-        """Evaluate the rules also if the inputs are those of the last evaluation."""
+        """Evaluate the rules even if the inputs have not changed since the last evaluation."""
         self._resting_on = None
 
     def _count_events(self, time: float, now: float) -> float | None:

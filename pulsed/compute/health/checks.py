@@ -613,7 +613,7 @@ CHECKS: tuple[Check, ...] = (
             _DIAG_RESULTS,
             number="at {:g}",
         ),
-        note="never crit: the result is that of the node, not of one GPU",
+        note="never crit: the result concerns the node, not one GPU",
         remedy="The last `dcgmi diag` of this node did not pass: read its output, or run it again with `-r 2` while "
         "no job runs, to find the GPU.",
         source="DCGM fields 350 to 361 and 363",
@@ -654,7 +654,7 @@ CHECKS: tuple[Check, ...] = (
             "ecc_mode", {"warn": 0}, "while ECC is off on a data-centre GPU", number="", by=of_data_centre, below=True
         ),
         Rule("persistence_mode", {"info": 0}, "while persistence mode is off", number="", below=True),
-        remedy="Unexpected GPU settings: compare InfoROM, ECC and persistence mode with those of the other GPUs.",
+        remedy="Unexpected GPU settings: compare InfoROM, ECC and persistence mode with the other GPUs.",
         source="DCGM's InfoROM watch, fleet practice",
         optional=True,
     ),

@@ -60,14 +60,14 @@ class EnabledChecks:
 
 
 class NodeFacts(NamedTuple):
-    """What a tick has in common for all its GPUs.
+    """Facts of a tick that all its GPUs share.
 
     Attributes:
         interval: nominal seconds between two samples.
         epoch: of the tick.
         has_peers: whether any GPU of the source answers; if none does the source itself may be silent.
         reads_kernel_log: whether the kernel log is read.
-        is_layout_new: whether the source has other series than before; what is not among them is not blank.
+        is_layout_new: whether the set of series changed; absent fields are not blank.
     """
 
     interval: float

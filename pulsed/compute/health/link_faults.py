@@ -72,7 +72,7 @@ def link_severity(code: int, severity: XidSeverity, fault: LinkFault | None) -> 
 
 
 def link_of(fault: LinkFault | None, links_down: Sequence[int]) -> int | None:
-    """Return the link that an XID is about: that of the kernel's message, otherwise the only one that is down."""
+    """Return the link of an XID: from the kernel's message, otherwise the only link that is down."""
     if fault is not None and fault.link is not None:
         return fault.link
     return links_down[0] if len(links_down) == 1 else None

@@ -52,7 +52,7 @@ _TRAFFIC = (
 
 
 def requested_action(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
-    """Return the recovery action of the first input; while it is missing, that of the last message of XID 154."""
+    """Return the recovery action of the first input; while it is missing, the action of the last XID 154."""
     action = first_input(rule, state, inputs)
     record = inputs.xids.records.get(RECOVERY_XID)
     if action is not None or record is None or record.action is None:
@@ -204,7 +204,7 @@ FALSE_ALARMS: Mapping[FalseAlarm, str] = {
     "not trained yet",
     "imex_unused": "a known false alarm while the driver does not request a recovery of IMEX (action 5)",
 }
-"""What is ignored and why, as the end of a sentence."""
+"""Ignored problems, each with the reason as the end of a sentence."""
 
 OWN_CHECKS: Mapping[str, tuple[str, ...]] = {
     "PCIE": ("pcie_replay",),

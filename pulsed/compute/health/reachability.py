@@ -122,7 +122,7 @@ class ResetSign:
 
     Attributes:
         highest: since the last reset; None while it was never there.
-        since: time of the first sample with less; None while there is none.
+        since: time of the first sample with less; None without one.
     """
 
     highest: Value = None
@@ -143,7 +143,7 @@ class ResetSign:
 
 
 class Restarted(NamedTuple):
-    """What a new epoch shows to be restarted.
+    """The restarted parts that a new epoch reveals.
 
     Attributes:
         gpu: when the GPU was, with its driver or node, in seconds of its clock; None: it was not.

@@ -1,8 +1,8 @@
 """A rule: a measure of the inputs of a GPU, compared with thresholds, and the times to raise and to leave a state.
 
 Rules that count observe every sample; all are evaluated on the newest one, at most once a second. Measures are
-functions of a rule, its state and the inputs of one sample; they return None while inputs are missing. Those of single
-checks are in `measures`, other kinds of rules in `rule_kinds` and `xid_rule`.
+functions of a rule, its state and the inputs of one sample; they return None while inputs are missing. `measures` has
+the measures of single checks; other kinds of rules are in `rule_kinds` and `xid_rule`.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class HealthSettings(Settings):
         return {code for code in {*XIDS, *self.xids} if self.severity_of(code) == "crit"}
 
     def severity_of(self, xid: int) -> XidSeverity:
-        """Return the severity of a code: the configured one, otherwise that of the table."""
+        """Return the configured severity of a code, otherwise its severity in the table."""
         return self.xids.get(xid) or severity_of(xid)
 
 

@@ -30,9 +30,9 @@ def limited_to(health: Health, checks: Collection[str]) -> Health:
 
 
 def unobserved(health: Health, since: float, age: float, reason: str) -> Health:
-    """Return the health of a GPU whose source does not deliver: what is kept without inputs stays, the rest is unknown.
+    """Return the health of a GPU whose source does not deliver: states kept without inputs stay, others are unknown.
 
-    That the GPU is not observed is not a problem of the GPU but of its source.
+    A missing observation is a problem of the source, not of the GPU.
 
     Args:
         health: of the last sample.

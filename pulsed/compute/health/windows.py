@@ -1,5 +1,5 @@
-"""What a GPU adds up over time: the share of it with reduced clocks, by reason; increases of counters within a window,
-across resets and misread values; and how long it was in each state of its health."""
+"""Sums of one GPU over time: its share of time with reduced clocks, by reason; increases of counters within a window,
+across resets and misread values; and time in each state of its health."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ _PARTS = 60
 class CounterIncrease:
     """Increase of one counter of one GPU.
 
-    A counter that falls was reset if the next value is lower than before, too, and counts from there; one that returns
+    A counter that falls was reset if the next value is also lower than before, and counts from there; one that returns
     was misread.
 
     Attributes:
@@ -311,7 +311,7 @@ class StateSeconds:
 
     A state lasts from the evaluation that enters it to the one that leaves it. Time that no sample covers is `unknown`,
     so that the sum over all states is the time since the first sample. A restart of the daemon does not end a state:
-    what was saved last may be older than what was published, and counters must not decrease.
+    the saved values may be older than the published ones, and counters must not decrease.
 
     Attributes:
         state: the current one.

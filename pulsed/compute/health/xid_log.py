@@ -186,11 +186,11 @@ class XidLog:
         self._has_none, self.totals, self._counts = True, self.totals or {}, self._counts or frozenset()
 
     def forget_source(self) -> None:
-        """Record another list of fields: what is there now may be old."""
+        """Record another list of fields: its present values may be old."""
         self._has_none, self.totals, self._counts = False, self.totals or None, self._counts or None
 
     def change_source(self) -> None:
-        """Take another source of the same GPU: what it has now is not new, and it has counts of its own."""
+        """Take another source of the same GPU: its present values are not new, and it has counts of its own."""
         self._gauge, self._has_none, self.totals, self._counts = None, False, None, None
 
     def update(self, gauge: float | None, extras: Extras | None, programs: Programs, now: float) -> Mapping[int, int]:
@@ -286,7 +286,7 @@ class XidLog:
         return min(repeats, key=lambda repeat: bool(repeat.programs) or repeat.is_of_programs, default=None)
 
     def _update_counts(self, extras: Extras, sticky: dict[int, None]) -> Iterator[tuple[str, int, int]]:
-        """Yield codes that enter the exporter's window, but for one that the gauge has kept since the start."""
+        """Yield codes that enter the exporter's window, except one that the gauge has kept since the start."""
         if extras.xid_counts is None:
             return
         before, self._counts = self._counts, frozenset(code for code, count in extras.xid_counts if count > 0)

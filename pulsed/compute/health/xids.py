@@ -1,4 +1,4 @@
-"""The XID codes: what they mean, how severe they are, and what to do. `xids.tsv` has a row for each.
+"""The XID codes, with meaning, severity and remedy. `xids.tsv` has a row for each.
 
 Sources: NVIDIA's XID catalogue (2025-10) decides the action, and with it the severity: `crit` for a reset, a restart of
 the node or a hardware check; `warn` where a restart of the program is enough but hardware may be involved, and for

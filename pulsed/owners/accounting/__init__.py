@@ -35,7 +35,7 @@ FLAP_INTERVALS = 3.0
 """Intervals for which labels may be absent from pages although their owner has an idle GPU, as for `stale_after`."""
 
 MAX_ABSENT_GPUS = 256
-"""GPUs that are gone, of which the last counters are kept: they may come back."""
+"""Maximum number of absent GPUs whose last counters are kept: they may return."""
 
 
 LEAK_SECONDS = 600.0
@@ -46,8 +46,8 @@ class OwnedGpu(NamedTuple):
     """A GPU in the newest tick of its target, and one of the owners that have it.
 
     Attributes:
-        share: of the activity of the GPU, 0..1: an equal one unless that of each owner is measured.
-        memory_used_bytes: by the owner; of a shared GPU an equal share unless that of each owner is measured.
+        share: of the activity of the GPU, 0..1: an equal one unless each owner's activity is measured.
+        memory_used_bytes: by the owner; of a shared GPU an equal share unless each owner's memory is measured.
     """
 
     account: OwnerAccount
@@ -174,8 +174,8 @@ class OwnerAccounting:
         return accounts
 
     def current(self, time: float) -> Sequence[OwnerAccount]:
-        """Return the accounts of all owners that have a GPU, and of those of an earlier run of the daemon whose target
-        does not deliver yet: they still have their GPUs, with a gap up to a Unix time."""
+        """Return the accounts of all owners that have a GPU. Owners of an earlier run of the daemon whose target does
+        not deliver yet still have their GPUs, with a gap up to a Unix time."""
         gaps = [(account, max(time - account.last_seen, 0.0)) for account in self._owners.restored]
         restored = [replace(each, now=each.now + gap, elapsed=each.elapsed + gap) for each, gap in gaps]
         return [*self.running, *restored]
@@ -240,7 +240,7 @@ class OwnerAccounting:
             self._forgotten[device.entity.node] = device, added(free, gpu.free)
 
     def free(self) -> OwnerAccount | None:
-        """Return the account of the time of GPUs that is no owner's, since it was ended last; None without any."""
+        """Return the account of GPU time without an owner, since it was ended last; None without any."""
         for gpu in self._gpus.values():
             if not gpu.owners and (last := self._last(gpu)) is not None:
                 gpu.close(*last)
@@ -257,7 +257,7 @@ class OwnerAccounting:
         return account
 
     def end_free(self) -> None:
-        """End the account of the time that is no owner's, and begin the next one: there is one a day."""
+        """End the account of the time without an owner, and begin the next one: there is one a day."""
         account = self.free()
         self._free_since = None
         self._forgotten.clear()
@@ -315,7 +315,7 @@ class OwnerAccounting:
     def _divide_board_energy(self, view: _TargetView, tick: Tick) -> None:
         """Divide the energy of each board among its MIG instances with owners, otherwise all, by their compute slices.
 
-        No tool measures the energy of an instance. That of a board whose other instances are free is all theirs.
+        No tool measures the energy of an instance. It gets all energy of its board if the other instances are free.
         """
         instances: dict[BoardKey, list[AccountedGpu]] = {}
         for gpu in view.gpus.values():
@@ -339,7 +339,7 @@ class OwnerAccounting:
                     gpu.add_board_energy(joules, share, observed(gained) - unknown)
 
     def _keeps_owners(self, key: GpuKey, row: GpuRow, tick: Tick) -> bool:
-        """Return whether a GPU whose owners are not known is still that of its owners: labels come and go."""
+        """Return whether a GPU with unknown owners still belongs to its owners: labels come and go."""
         gpu = self._gpus.get(key)
         if gpu is None or not gpu.owners or row.owners is not None:
             return False
@@ -452,7 +452,7 @@ def _silent_seconds(tick: Tick) -> float:
 def _add_events(owned: Iterable[AccountedGpu], tick: Tick) -> None:
     """Add changes of health to the accounts of owners; instances have the health of their board.
 
-    What is raised by a sample of the time around a change of owners is that of the owners before.
+    Problems raised by a sample around a change of owners belong to the owners before.
     """
     gpus = list(owned)
     for change in tick.health_changes:

@@ -1,6 +1,6 @@
 """The account of one owner, its part on each of its GPUs, and the charging of a GPU's time and energy to its owners.
 
-What a GPU does without an owner is charged to `FREE`.
+Time and energy of a GPU without an owner are charged to `FREE`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OTHER = Owner("nobody", "other", user=_OTHERS, account=_OTHERS, namespace=_OTHER
 
 _NO_OWNER = "(no owner)"
 FREE = Owner("nobody", "free", user=_NO_OWNER, account=_NO_OWNER, namespace=_NO_OWNER, workload=_NO_OWNER)
-"""The owner, in reports only, of all time of GPUs that is no other owner's: with it, the rows add up to the bill."""
+"""The owner, in reports only, of all GPU time without another owner: with it, the rows add up to the bill."""
 
 MAX_EVENTS = 32
 """Health events that are kept per owner and GPU; the first ones matter."""
@@ -52,19 +52,19 @@ class OwnerEvent(NamedTuple):
 
 
 class FindingVerdict(NamedTuple):
-    """Whether a finding about a GPU holds; None if that is not judged, for want of what `missing` names."""
+    """Whether a finding about a GPU holds; None if it is not judged, because the inputs `missing` are absent."""
 
     holds: bool | None
     missing: str = ""
 
 
 RAISED = ("warn", "hot", "crit", "suspected")
-"""States in which something is wrong, the worst last but for findings, which have one."""
+"""States in which something is wrong, the worst last, except findings, which have one state."""
 
 
 @dataclass(slots=True)
 class OwnerCondition:
-    """What was wrong with a GPU while an owner had it, from its first to its last time.
+    """A problem of a GPU while an owner had it, from its first to its last time.
 
     Attributes:
         check: id of the check, or name of the finding.
@@ -85,7 +85,7 @@ class OwnerCondition:
 
 @dataclass(slots=True)
 class GpuAccount:
-    """What an owner got out of one GPU.
+    """The account of an owner on one GPU.
 
     Attributes:
         since: when the owner got it, in seconds of the clock of the ticks; None while it does not have it.
@@ -93,7 +93,7 @@ class GpuAccount:
         left: when the owner lost it, by the same clock; None while it has it, or if that is not known.
         is_announced: whether subscribers were notified that the owner has it.
         alone: counters of the GPU over the time in which the owner had it alone.
-        shared: counters of the whole GPU over the time in which others had it, too.
+        shared: counters of the whole GPU over the time in which other owners also had it.
         share: its share of these: by its activity where that is measured, otherwise an equal one.
         boundary: counters over the samples in which it got or lost the GPU, which are in no sum.
         slices: energy of a MIG instance: its share of the board's by compute slices, and by its share of the instance.
@@ -135,8 +135,8 @@ class GpuAccount:
 
     @property
     def estimate(self) -> CounterVector:
-        """The owner's counters, with a share of what it shared: those of all owners add up to the GPU's, and the energy
-        of all owners of MIG instances to the board's."""
+        """The owner's counters, with a share of shared time. The sums over all owners are the counters of the GPU; the
+        energy of all owners of MIG instances is the energy of the board."""
         return added(added(self.alone, self.share), self.slices)
 
     @property
@@ -190,7 +190,7 @@ class GpuAccount:
             self.held, self.since, self.left = self.held_seconds(now), None, now
 
     def charge(self, counters: CounterVector, sharers: int, share: float) -> None:
-        """Add counters of the GPU over a time with this number of owners, of which this one used a share, 0..1."""
+        """Add counters of the GPU over a time with this number of owners; this one used a share, 0..1."""
         if sharers == 1:
             self.alone = added(self.alone, counters)
         else:
@@ -246,7 +246,7 @@ class GpuAccount:
 
 @dataclass(slots=True, eq=False)
 class OwnerAccount:
-    """What an owner got out of its GPUs.
+    """The account of an owner over all its GPUs.
 
     Unix times are stamps; durations follow the clock of the ticks.
 
@@ -261,7 +261,7 @@ class OwnerAccount:
         elapsed: seconds between `begin` and `now`.
         first: when the first sample was taken, by the same clock; unknown after a restart of pulsed.
         absent_ticks: ticks since it had a GPU.
-        host: what it used of this host, as last read.
+        host: its use of this host, as last read.
         exempt: why there are no findings about its work, as of the newest evaluation; empty if there are.
     """
 

@@ -41,7 +41,7 @@ class GpuPart(NamedTuple):
     """The part of a GPU that is an account's.
 
     Attributes:
-        share: of the activity, 0..1; those of all accounts add up to 1.
+        share: of the activity, 0..1; the shares of all accounts add up to 1.
         allocated: by the scheduler, 0..1; None if it is not known.
     """
 
@@ -75,7 +75,7 @@ class AccountedGpu:
         unsettled_seconds: observed since it is unsettled.
         changed: owners that got or lost it in the newest changes, while it is unsettled; without those that had ended.
         board_energy: of a MIG instance: the energy of its board, and its share, since the start of the segment.
-        free: its counters over the time that is no owner's: without one, and the shares of changes of owners.
+        free: its counters over the time without an owner, and the shares of changes of owners.
         departed: owners that lost it in the newest change of owners, and the Unix time of the tick with that change.
     """
 
@@ -167,7 +167,7 @@ class AccountedGpu:
         return sum(len(self.keys_of(account)) for account in self.owners)
 
     def uses(self) -> Sequence[Use]:
-        """Return what each account uses now; with equal shares of the owners unless those of all are measured."""
+        """Return the current use by each account; owners have equal shares unless all shares are measured."""
         uses = self.row.ownership.uses
         keys = [self.keys_of(account) for account in self.owners]
         of_owners = [[uses.get(key, UNKNOWN_USE) for key in each] for each in keys]
@@ -260,8 +260,8 @@ class AccountedGpu:
     def _charge_boundary(self, owners: Sequence[OwnerAccount], counters: CounterVector) -> None:
         """Charge a sample of the time around a change.
 
-        Owners that have the GPU before and after it get an equal share, and the others a higher upper bound only: their
-        shares are no owner's.
+        Owners that have the GPU before and after it share it equally. Others only raise their upper bound: their shares
+        are charged to no owner.
         """
         either = dict.fromkeys((*owners, *self.changed))
         if not either or self.changed:

@@ -1,4 +1,4 @@
-"""What a GPU did while an owner had it: mean and spread of quantities, extremes, pauses, and the course of real
+"""Activity of a GPU while an owner had it: mean and spread of quantities, extremes, pauses, and the course of real
 utilization.
 
 All take bounded memory, at constant cost per sample. A sample without a quantity adds nothing to that quantity, so
@@ -30,7 +30,7 @@ _readings = itemgetter(*(POSITION[name] for name in MEASURED))
 
 
 class Moments:
-    """Sums over time of each of `MOMENTS`: seconds in which it was present, its integral, and that of its square."""
+    """Sums over time of each of `MOMENTS`: seconds in which it was present, its integral, and its square's integral."""
 
     __slots__ = ("sums",)
 
@@ -58,7 +58,7 @@ class Moments:
         return self.sums[at], self.sums[at + 1], self.sums[at + 2]
 
     def dump(self) -> dict[str, tuple[float, float, float]]:
-        """Return the sums for a file, by name, without those of quantities that were never present."""
+        """Return the sums for a file, by name, without quantities that were never present."""
         return {name: sums for name in MOMENTS if (sums := self.sums_of(name))[0] > 0.0}
 
     @classmethod
@@ -128,7 +128,7 @@ WORKING_DRAM_RATIO = 0.02
 """More DRAM activity is work: kernels that wait in a collective spin on flags, and an idle GPU has none."""
 
 WARM_UP_SECONDS = 300.0
-"""Pauses of a program that has worked for less are those of its start: compilation, loading, first requests."""
+"""Pauses of a program that has worked for less belong to its start: compilation, loading, first requests."""
 
 LONG_PAUSE_SECONDS = 30.0
 """Shorter pauses are those between steps of a program that works."""
@@ -144,7 +144,7 @@ class Extremes:
         media_active: integral of the activity of the busiest media engine, in seconds.
         worked: seconds of samples with more DRAM activity than `WORKING_DRAM_RATIO`; others are a pause.
         pause: seconds of the pause at the end.
-        longest_pause: seconds of the longest pause that ended, without those of the warm-up.
+        longest_pause: seconds of the longest pause that ended, without pauses of the warm-up.
         waits: how many such pauses took `LONG_PAUSE_SECONDS` or more.
         waited: seconds of these.
         last_work: Unix time of the last sample outside a pause.

@@ -25,7 +25,7 @@ CPU_POWER = "cpu_power_watts"
 _UNBALANCED = (None, "sm_active_ratio", "tensor_active_ratio")
 _INTEGRALS = {each.quantity: each for each in INTEGRALS if each.quantity not in _UNBALANCED}
 BALANCED = (*map(str, _INTEGRALS), *NETWORK, CPU_POWER)
-"""Quantities of a balance, those of GPUs first."""
+"""Quantities of a balance; quantities of GPUs come first."""
 
 _COUNTERS = [
     (COUNTER_POSITION[each.counter, ""], COUNTER_POSITION[f"{each.word}_unknown_seconds", ""])
@@ -40,8 +40,8 @@ ROUNDING = 1e-6
 class BalanceSums(NamedTuple):
     """Sums over the intervals in which a quantity was known: of seconds, and of its integral over them.
 
-    Of GPUs they are seconds of a GPU, of network and processors seconds of the host. `working` and `waiting` have those
-    of the intervals in which SM activity was known, too.
+    Of GPUs they are seconds of a GPU, of network and processors seconds of the host. `working` and `waiting` only
+    include intervals in which SM activity was also known.
     """
 
     seconds: float = 0.0
@@ -54,8 +54,8 @@ class BalanceSums(NamedTuple):
 
 @dataclass(slots=True)
 class Balance:
-    """Sums of each of `BALANCED` that was known; `shared_seconds` are those with a known network in which another owner
-    had GPUs of the host, too.
+    """Sums of each known quantity of `BALANCED`; `shared_seconds` count the time with a known network in which another
+    owner also had GPUs of the host.
     """
 
     sums: dict[str, BalanceSums] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Balance:
 
     def add_interval(self, increases: Sequence[float], *, is_shared: bool) -> None:
         """Add the increases of `gpu_totals` and of the totals of network and processors over an interval; it is shared
-        if another owner had GPUs of the host, too.
+        if another owner also had GPUs of the host.
         """
         pairs = list(zip(increases[::2], increases[1::2], strict=True))
         activity = _ratio(*pairs[0])

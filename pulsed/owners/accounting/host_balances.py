@@ -43,7 +43,7 @@ class HostTotals:
             self._readings.popleft()
 
     def at(self, now: float) -> Sequence[float]:
-        """Return the totals at a moment, by linear interpolation; outside of the readings those of the nearest one."""
+        """Return the totals at a moment, by linear interpolation; outside of the readings, the nearest reading."""
         later = self._readings[-1]
         for earlier in reversed(self._readings):
             if earlier.now <= now:

@@ -24,7 +24,7 @@ vanish for a shorter time are an error of their source."""
 PLACES_PER_GPU = 8
 SHARED_PLACES = 64
 """An owner takes a place of its first GPU, or a shared one; without a place it is accounted as `OTHER`. The owners of
-one GPU do not displace those of another."""
+one GPU do not displace another GPU's owners."""
 
 RESUME_SECONDS = 120.0
 """An owner from before a restart of the daemon whose GPU is seen, and that is not within this time, has ended with its

@@ -274,7 +274,7 @@ class EndedAccounts:
     def find(self, matches: Callable[[Owner, float], bool] = lambda owner, end: True) -> Iterator[OwnerAccount]:
         """Return the accounts whose owner and end match, the newest end first.
 
-        They are found at once and unpacked one by one, which takes some 100 us each, also in another thread.
+        They are found at once and unpacked one by one, which takes some 100 us each, even in another thread.
         """
         packed_accounts = [packed for owner, end, packed in reversed(self._kept.values()) if matches(owner, end)]
         return (load_account(json.loads(zlib.decompress(packed))) for packed in packed_accounts)

@@ -43,7 +43,7 @@ KEPT_DEPARTURES = 1024
 """Owners that have lost a device, which are remembered until the next tick."""
 
 KEPT_ENDS = 1024
-"""Owners that are gone, of which the time of their end is kept."""
+"""Maximum number of departed owners whose end time is kept."""
 
 LABELS_SECONDS = 180.0
 """The labels of pages are down when no tick has had an owner for so long; pages are read every minute or more often."""
@@ -65,7 +65,7 @@ class Attribution:
 
     Args:
         wall: returns the Unix time.
-        clock: returns monotonic seconds, which are those of the ticks of this host.
+        clock: returns monotonic seconds, by the clock of the ticks of this host.
 
     Attributes:
         version: grows with every change of any claims; 0 as long as there were none.
@@ -290,7 +290,7 @@ class OwnerLookup:
 
     def _found(self, labelled: Sequence[tuple[Device, Owners | None]]) -> Iterator[Owners | None]:
         """Yield the owners of each device: by the sources of this host, or else by labels."""
-        all_owners = [  # a part without owners of its own has those of its board
+        all_owners = [  # a part without owners of its own has its board's
             self._attribution.find(self._keys(device), owners, is_local=self._is_local(device))
             for device, owners in labelled
         ]

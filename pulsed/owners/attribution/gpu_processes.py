@@ -82,7 +82,7 @@ def claims_of(processes: tuple[GpuProcess, ...]) -> Claims:
     """Return the owners of processes, which are looked up in /proc.
 
     Raises:
-        ProcessesHidden: there are processes, and those of this host cannot be seen: the numbers may be other ones'.
+        ProcessesHidden: there are processes, but this host's are invisible: the numbers may belong to others.
     """
     if processes and not are_visible():
         raise ProcessesHidden(
@@ -225,7 +225,7 @@ _CONTAINER = re.compile(r"/(?:docker/|(?:docker|libpod|nerdctl)-)([0-9a-f]{12})[
 
 
 class CgroupOwner(NamedTuple):
-    """What a control group belongs to: the id of a Slurm job, the uid of a pod, or the short id of a container."""
+    """The owner of a control group: the id of a Slurm job, the uid of a pod, or the short id of a container."""
 
     kind: OwnerKind
     id: str
@@ -264,7 +264,7 @@ _INTERPRETERS = (
 
 
 def arguments_of(content: bytes) -> list[str]:
-    """Return the arguments in the content of /proc/PID/cmdline, of which `MAX_BYTES` count.
+    """Return the arguments in the content of /proc/PID/cmdline; only the first `MAX_BYTES` count.
 
     Programs that set their title separate words by spaces (psutil#1179). If the content is longer, its last word is
     left out.

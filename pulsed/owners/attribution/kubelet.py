@@ -33,7 +33,7 @@ SERVICE = "/v1.PodResourcesLister"
 log = logging.getLogger(__name__)
 
 MAX_BYTES = 16 * 1024 * 1024
-"""A larger response is refused; the kubelet's own client has this limit, too."""
+"""Limit of a response; the kubelet's own client has the same limit."""
 
 _GPU = re.compile(r"(?:gpu-|mig-|nvidia[0-9])", re.IGNORECASE)
 """How ids of GPUs begin: UUIDs of NVIDIA's device plugin, device files of GKE's. Other plugins use numbers."""
@@ -141,7 +141,7 @@ class DeviceKeys(NamedTuple):
 def keys_of_claimed(device: str, attributes: Mapping[str, str]) -> DeviceKeys:
     """Return the keys of a device of NVIDIA's DRA driver.
 
-    A MIG instance has the key of its profile on its board, too: not every source has UUIDs of instances, and the driver
+    A MIG instance also has the key of its profile on its board: not every source has UUIDs of instances, and the driver
     publishes none of those that it creates on demand.
 
     Args:

@@ -1,6 +1,6 @@
 """Jobs from a mapping directory: a file per device, written by a job's prolog and removed by its epilog.
 
-Read are pulsed's own directory, that of jobstats (/run/gpustat) and dcgm-exporter's HPC job mapping. A look costs a
+Sources are pulsed's own directory, jobstats' (/run/gpustat) and dcgm-exporter's HPC job mapping. A look costs a
 listing and a stat per file; only changed files are read. It needs no privileges, and sees jobs without a process.
 
 Forms of the files: one job id per line (dcgm-exporter), `JOBID UID` (jobstats), and lines `key=value` (pulsed), in
@@ -42,7 +42,7 @@ _Signature = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Mapping:
-    """A file as last read: what it was then, the key of its device, and its jobs."""
+    """A file as last read: its status then, the key of its device, and its jobs."""
 
     signature: _Signature
     key: str
@@ -57,7 +57,7 @@ class _Mapping:
 class MappingDirectory:
     """A directory with a file per device.
 
-    File names are those of `device_key`; a file named by UUID takes precedence over one named by index. Other names
+    File names follow `device_key`; a file named by UUID takes precedence over one named by index. Other names
     are ignored, as are files from before the host started. A job begins when its first file was modified, unless the
     file dates it.
 
@@ -66,7 +66,7 @@ class MappingDirectory:
         every: seconds between two looks.
         boot_time: returns when the host started, in Unix seconds by the clock of now.
         queue: where jobs are looked up whose files lack something.
-        numbers: what a file that is named by a number means, `index` or `device` (file); `auto`: jobstats' files have
+        numbers: meaning of a file that is named by a number, `index` or `device` (file); `auto`: jobstats' files have
             the numbers of device files, as its exporter does, others indexes.
     """
 
@@ -256,7 +256,7 @@ _PAIR = re.compile(r"([a-z_]+)=(.*)")
 
 class JobFile(NamedTuple):
     """The jobs of a device, dated where the file has `start`, uids in place of names; its invalid lines; and whether
-    its form is that of jobstats."""
+    it has the form of a file of jobstats."""
 
     owners: Owners
     bad_lines: int

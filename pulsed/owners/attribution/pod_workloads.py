@@ -52,7 +52,7 @@ class PodSettings:
     """Which pods are read, and what of them.
 
     Attributes:
-        node: whose pods are watched; empty: those of all nodes.
+        node: the node whose pods are watched; empty: all nodes.
         name_labels: labels that name the workload, the first that a pod has.
         kinds: as for `WorkloadResolver`.
         labels: names of labels that owners get; a `*` at the end stands for any characters.
@@ -86,7 +86,7 @@ class PodSettings:
 
 
 class KnownPods(NamedTuple):
-    """What is known of pods that are owners; `time` is the Unix time of the last confirmation, if there was one."""
+    """Known pods that are owners; `time` is the Unix time of the last confirmation, if there was one."""
 
     time: float | None = None
     pods: Sequence[PodMetadata] = ()
@@ -150,7 +150,7 @@ class PodWorkloads:
 
     @property
     def known_pods(self) -> KnownPods:
-        """What is known now, for `restore` by a later run."""
+        """The known pods now, for `restore` by a later run."""
         pods = [owner_pod.pod for owner_pod in self._owners.values() if owner_pod.pod is not None]
         return KnownPods(self._state.last_success, pods, self._resolver.known_controllers)
 
@@ -226,7 +226,7 @@ class PodWorkloads:
     def _update_pod(self, owner_pod: _OwnerPod, pod: PodMetadata | None) -> bool:
         """Take over what was read of a pod, and resolve it if that needs no request; return whether its owner changed.
 
-        What is known of a pod outlives it.
+        The data of a pod outlives it.
         """
         if pod is None or pod is owner_pod.pod:
             return False

@@ -23,7 +23,7 @@ _Instance = tuple[str, str]
 _Gpu = tuple[str, str]
 
 EXPORTERS_OWN = "dcgm-exporter"
-"""A pod or container with this in its name is that of an exporter."""
+"""A pod or container with this in its name belongs to an exporter."""
 
 
 _GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
@@ -34,7 +34,7 @@ class ScrapedPods:
     """The scraped pods of a target.
 
     Args:
-        patterns: of `namespace/pod`, in place of what can be seen; empty for none.
+        patterns: of `namespace/pod`, instead of the detected pods; empty for none.
     """
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:

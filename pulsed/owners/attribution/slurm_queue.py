@@ -79,7 +79,7 @@ class _LookUp(NamedTuple):
 class SlurmQueue:
     """The jobs of one source, completed by `squeue`, the command; nothing is looked up without that program.
 
-    A job that has ended, or that Slurm does not have any more, is no owner until one of its files changes.
+    A job that has ended, or that Slurm no longer has, is not an owner until one of its files changes.
     """
 
     command: str = "squeue"
@@ -193,7 +193,7 @@ class SlurmQueue:
         self._known[job] = _LookUp(found, self.clock(), neighbours)
 
     async def _find_parts(self) -> None:
-        """Ask whether nodes divide GPUs: then each job is looked up at once, as its file may lack its part."""
+        """Query whether nodes divide GPUs: then each job is looked up at once, as its file may lack its part."""
         try:
             kinds = await asyncio.to_thread(self._gres)
         except (OSError, subprocess.SubprocessError):  # then only a look-up that is due anyway has it

@@ -20,13 +20,13 @@ from pulsed.owners.attribution.scraped_pods import EXPORTERS_OWN, PodName
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a source found at one look.
+    """Result of one look at a source.
 
     Attributes:
         owners: of each device that has any, by the key of the device (see `device_key`).
         is_complete: whether a device of this host that is not in `owners` is free; otherwise its owners are unknown.
         rejected: entries that could not be read, counted by reason.
-        has_numbers: whether devices are named by numbers, and no setting says whether these are indexes.
+        has_numbers: whether devices are named by numbers, and no setting defines whether these are indexes.
     """
 
     owners: Mapping[str, Owners] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class AttributionSource(Protocol):
 
     @property
     def absence(self) -> str:
-        """What it means that `read` returns None, and what to do to have the source."""
+        """The meaning of None from `read`, and how to enable the source."""
 
     async def read(self) -> Claims | None:
         """Return what is claimed now; None where this host does not have what the source reads. Must not block.

@@ -1,8 +1,8 @@
 """Findings about jobs, from the counters of their GPUs: a hang is suspected, one GPU is a straggler, memory has leaked.
 
 All are evaluated once a minute of tick time, the first two for GPUs that one owner has alone. Their inputs are means
-over that minute; graphics engine, clocks and media, which have no integral, are those of its last sample. What the
-inputs do not decide is not judged, and its `FindingVerdict` names what is missing.
+over that minute; graphics engine, clocks and media, which have no integral, come from its last sample. If the inputs
+do not decide a finding, it is not judged, and its `FindingVerdict` names the missing ones.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _Watched:
             self.account.findings["straggler"] = FindingVerdict(None, missing)
 
     def judge(self, name: FindingName, verdict: FindingVerdict, message: str, now: float) -> Iterator[FindingChange]:
-        """Set a verdict; yield the change if the finding begins, or ends: what is not judged does not end it."""
+        """Set a verdict; yield the change if the finding begins or ends. A finding that is not judged does not end."""
         self.account.findings[name] = verdict
         if verdict.holds is not None and verdict.holds != _is_open(self.account, name):
             message = message if verdict.holds else ""
@@ -215,13 +215,13 @@ def _hang(
 
 
 def _missing_text(missing: Mapping[str, str], gpus: int) -> str:
-    """Return the first input that is missing, by GPU, and of which GPU it is if others of these have it."""
+    """Return the first missing input, and its GPU if others of these have the input."""
     gpu, name = next(iter(missing.items()))
     return f"no {name}" + (f" of GPU {gpu}" if len(missing) < gpus else "")
 
 
 def _straggler(seen: Sequence[_Watched], absent: Sequence[Device], now: float) -> Iterator[FindingChange]:
-    """Yield the changes of `straggler` that a step of the GPUs of an owner causes; arguments are those of `_hang`."""
+    """Yield the changes of `straggler` that a step of the GPUs of an owner causes; arguments as for `_hang`."""
     if len(seen) + len(absent) <= PEERS:
         return
     steps = [each.step for each in seen if each.step is not None]

@@ -44,7 +44,7 @@ WORKING_SM_RATIO = 0.5
 SPINNING_POWER_RATIO = 0.5
 SPINNING_LIMIT_RATIO = 0.3
 WORKING_LIMIT_RATIO = 0.5
-"""Kernels of collectives have few SMs, and low power: half of what the job used, or a third of the power limit. A
+"""Kernels of collectives have few SMs, and low power: half of the job's earlier power, or a third of the power limit. A
 kernel that computes in registers has many of both."""
 
 FIRST_SAMPLES = 2.0
@@ -129,7 +129,7 @@ class Stop(NamedTuple):
         last_work: Unix time of its last work, as far as its samples show it; None if it hardly worked.
         last_sample: Unix time of its newest sample that shows whether it works.
         interval: seconds between two samples.
-        state: what it does since then; `silent` if there are no samples.
+        state: its behaviour since then; `silent` if there are no samples.
     """
 
     gpu: str

@@ -28,7 +28,7 @@ _MEANS = ("sm_active", "tensor_active", "dram_active")
 
 
 class GpuStep(NamedTuple):
-    """What a GPU did since the step before: means over its observed seconds, and values of its last sample.
+    """Activity of a GPU since the step before: means over its observed seconds, and values of its last sample.
 
     Attributes:
         traffic: bytes per second over all links that are measured.
@@ -52,7 +52,7 @@ class GpuStep(NamedTuple):
 
 
 def is_blank(reading: Reading) -> bool:
-    """Return whether a reading has nothing of what a GPU does, as one that is lost or whose readings are frozen."""
+    """Return whether a reading has no value of the GPU's activity, as of a lost GPU or frozen readings."""
     return (
         reading.graphics_engine_active_ratio is None
         and reading.gpu_utilization_ratio is None
@@ -166,7 +166,7 @@ def _lowest(values: Sequence[float], difference: Callable[[float], float]) -> Se
 
 
 def _both(order: Sequence[int], texts: Sequence[str]) -> str:
-    """Return the texts of the lowest values, and those of the others."""
+    """Return the texts of the lowest values, and of the others."""
     at = order.index(-1)
     low, high = ([texts[place] for place in places] for places in (order[:at], order[at + 1 :]))
     return f"{_span(low)}, theirs {_span(high)}"

@@ -1,1 +1,1 @@
-"""What is said about owners: the report, advice and comparison of jobs, and the sums of many; from counters by name."""
+"""Texts and numbers about owners, from counters by name: the report, advice and comparison of jobs, and sums."""

@@ -94,8 +94,8 @@ def merged_account(accounts: Sequence[Account], missing: Sequence[Mapping[str, s
 
 
 def merged_accounts(by_daemon: Mapping[str, Sequence[Account]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the accounts of several daemons, of which those of one job are one, and in words which GPUs of owners
-    several daemons report."""
+    """Return the accounts of several daemons, merged by job, and texts that name the GPUs of owners that several
+    daemons report."""
     merged: dict[tuple[str, str, str], list[list[Account]]] = {}
     reported: dict[tuple[str, str, str], str] = {}
     shared: dict[tuple[str, str], list[str]] = {}

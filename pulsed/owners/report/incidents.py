@@ -1,4 +1,4 @@
-"""Incidents: what a fault of a GPU brings within a minute is one entry, with its cause first."""
+"""Incidents: the problems that a fault of a GPU causes within a minute are one entry, with its cause first."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from pulsed.owners.report.job_numbers import (
 
 
 class Unjudged(NamedTuple):
-    """A finding about a running job that is not judged, for want of what `missing` names."""
+    """A finding about a running job that is not judged, because the inputs `missing` are absent."""
 
     finding: str
     missing: str
@@ -123,7 +123,7 @@ def _of_health(account: Account, gpu: Account, condition: Account) -> Advice:
 
 
 def _hang(account: Account) -> Iterator[Advice]:
-    """Yield what is known about a hang of all GPUs together: those of several daemons show which one stopped first."""
+    """Yield advice about a hang from all GPUs together: the GPUs of all daemons show which one stopped first."""
     hung = [(gpu, each) for gpu in account["gpus"] for each in gpu.get("conditions", ()) if each["check"] == "hang"]
     if not hung:
         return

@@ -42,8 +42,7 @@ LINE_STATISTICS = {
 
 
 def job_line(account: Account) -> str:
-    """Return one line for a scheduler's comment: the verdict, then `pulsed/1` and numbers as `name=value`, of which
-    unknown ones are absent."""
+    """Return one line for a scheduler's comment: the verdict, then `pulsed/1` and the known numbers as `name=value`."""
     total, gpus = account["total"], account["gpus"]
     used = None if without_energy(gpus) else joules(total)
     held = by_state(total, "idle_seconds").get("held", 0.0)
@@ -80,7 +79,7 @@ MAX_BYTES = 16 * 2**20
 """Of the JSON: 1,000 nodes with 8 GPUs need 1 MB."""
 
 WITHOUT_NUMBERS = ("Short", "None")
-"""What jobstats writes for a job that is too short, or of which it has nothing."""
+"""jobstats' texts for a job that is too short, or has no data."""
 
 
 class NotJobstatsSummary(PulsedError):

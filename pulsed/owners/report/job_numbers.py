@@ -20,7 +20,7 @@ Account = Mapping[str, Any]
 """The document of an owner, as `/jobs/{id}` has it; or its part about one GPU, or its `total`."""
 
 MISSING = "-"
-"""What is not known, in tables."""
+"""Mark of an unknown value in tables."""
 
 
 def seconds(part: Account, name: str) -> float:
@@ -85,7 +85,7 @@ MAX_UNKNOWN_RATIO = 0.01
 
 
 def without_energy(gpus: Iterable[Account]) -> list[str]:
-    """Return the names of the GPUs whose energy is not known, so that no sum is that of all."""
+    """Return the names of the GPUs with unknown energy, which make the total unknown."""
     return [
         gpu_name(gpu, with_node=False)
         for gpu in gpus
@@ -144,7 +144,7 @@ def job_key(owner: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def job_name(owner: Mapping[str, Any]) -> str:
-    """Return the id by which users know a job: that of the task of an array, or of a component."""
+    """Return the id of a job as its users see it: of the task of an array, or of a component."""
     labels = owner.get("labels") or {}
     return str(labels.get(ARRAY) or labels.get(COMPONENT) or owner["id"])
 

@@ -59,9 +59,9 @@ class JobReport(NamedTuple):
     Attributes:
         title: kind, id, and user.
         summary: its GPUs, nodes, time and state, and how much of it was seen.
-        facts: title and text of what is known; empty texts are left out.
+        facts: title and text of known facts; empty texts are left out.
         statistics: the table of mean and spread, with its head; empty if nothing is known.
-        balance: the table of what links and network did; empty if nothing is known.
+        balance: the table of the activity of links and network; empty if nothing is known.
         advice: what to do, or why there is nothing to do.
         unknown: what the report does not cover.
     """

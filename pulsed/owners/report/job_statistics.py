@@ -1,4 +1,4 @@
-"""Mean and spread of what the GPUs of a job did, per GPU and over all of them, and the balance of the job.
+"""Mean and spread of the activity of a job's GPUs, per GPU and over all of them, and the balance of the job.
 
 The balance is made from the `hosts` of its document: memory, links and network while SMs worked and waited. All hosts
 are added up; values are means, of a GPU, and of the network of a node.
@@ -61,7 +61,7 @@ class GpuStatistic(NamedTuple):
 class JobStatistic(NamedTuple):
     """A quantity of all GPUs: mean over the GPU seconds in which it was known, and standard deviations.
 
-    `over_time` is that within each GPU, `over_gpus` that of the means of the GPUs; null for one GPU.
+    `over_time` is the deviation within each GPU, `over_gpus` the deviation of the GPUs' means; null for one GPU.
     """
 
     mean: float

@@ -141,7 +141,7 @@ class GroupSums:
         gpus: all GPUs, shared ones in full.
         claimed: MIG instances of boards that several Slurm jobs claim, which are not in `gpus`, divided by the jobs.
         shares: the same, shared ones by their shares.
-        known_shares: GPUs of which the real utilization is known, by shares.
+        known_shares: GPUs with known real utilization, by shares.
         classes: GPUs by workload class, by shares.
     """
 
@@ -178,7 +178,7 @@ class GroupSums:
 
     @property
     def mean_real_utilization(self) -> Value:
-        """Mean over the GPUs of which it is known; None if of none."""
+        """Mean over the GPUs with known real utilization; None without any."""
         return self.real_utilization / self.known_shares if self.known_shares else None
 
     @property
@@ -241,7 +241,7 @@ FAMILIES: tuple[OwnerFamily, ...] = (
     _gauge(
         "real_utilization_ratio_sum",
         "Sum of the real utilization of its GPUs; shared ones count in part; absent if any is unknown; the mean over"
-        " nodes is its sum over that of pulsed_workload_gpus",
+        " nodes is its sum divided by the sum of pulsed_workload_gpus",
         lambda sums: sums.whole_real_utilization,
         "workload",
     ),

@@ -56,7 +56,7 @@ _FINDING = TextColumn("FINDING", lambda account: first_finding(account) or "")
 
 
 def first_finding(account: Account) -> str | None:
-    """Return the name and the numbers of the first advice, otherwise why there is none; None without both."""
+    """Return the name and the numbers of the first advice, otherwise the reason for its absence; None without both."""
     advice = account["advice"]
     if not advice and account.get("exempt"):  # absent in documents of older daemons
         return f"exempt: {account['exempt']}"
@@ -73,7 +73,7 @@ def job_table(accounts: Sequence[Account], *, with_findings: bool = False) -> st
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -> Iterator[str]:
-    """Yield rows in columns, of which the first ones are aligned to the left."""
+    """Yield rows in columns; the first columns are left-aligned."""
     rows = [list(map(clean, row)) for row in rows]
     last = len(rows[0]) - 1
     widths = [max(len(row[at]) for row in rows) for at in range(last + 1)]

@@ -1,7 +1,7 @@
 """Who used how many GPU hours: the rows of several daemons added up, as a table and as CSV.
 
 A row is a part of the document of `/report`. It has what the accounts of its owners have together; an account counts
-as a whole, also if it began before the time that the report is about.
+as a whole, even if it began before the reported time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class MergedUsage(NamedTuple):
 def merged_usage(reports: Mapping[str, Row], labels: Sequence[str]) -> MergedUsage:
     """Return the reports of several daemons, by their names, as one.
 
-    Parts of rows are of nodes. Of nodes with the same GPUs, those of the daemon with the most GPUs of the node count.
+    Parts of rows belong to nodes. For nodes with the same GPUs, the daemon with the most GPUs of the node counts.
     """
     parts = [
         (daemon, node, frozenset(gpus))
@@ -114,7 +114,7 @@ def merged_usage(reports: Mapping[str, Row], labels: Sequence[str]) -> MergedUsa
 
 
 def _nodes(row: Row) -> Mapping[str, Row]:
-    """Return the parts of a row by node; one of an older daemon has a single part, whose jobs are no other's."""
+    """Return the parts of a row by node; a row of an older daemon is a single part with all its jobs."""
     if "nodes" in row:
         nodes: Mapping[str, Row] = row["nodes"]
         return nodes
@@ -140,7 +140,7 @@ def job_keys(parts: Iterable[Row]) -> set[str]:
 
 
 def merged_rows(rows: Iterable[Row], labels: Sequence[str]) -> list[Row]:
-    """Return rows of which those with equal labels are one, the most GPU time first."""
+    """Return rows, merged by equal labels, the most GPU time first."""
     merged: dict[tuple[str, ...], Row] = {}
     for row in rows:
         key = tuple(str(row[label]) for label in labels)
@@ -149,7 +149,7 @@ def merged_rows(rows: Iterable[Row], labels: Sequence[str]) -> list[Row]:
 
 
 def _joined_parts(first: Row, second: Row) -> Mapping[str, Row]:
-    """Return the parts of two rows, of which those of the same node are one."""
+    """Return the parts of two rows, merged by node."""
     nodes = dict(_nodes(first))
     for node, part in _nodes(second).items():
         if node in nodes:
@@ -165,7 +165,7 @@ def _joined_parts(first: Row, second: Row) -> Mapping[str, Row]:
 
 
 def merged_jobs(jobs: Iterable[Row]) -> list[Row]:
-    """Return owners of which those that ran at the same time with one id are one, the most held idle time first."""
+    """Return owners, merged if they ran at the same time with one id, the most held idle time first."""
     merged: dict[tuple[str, ...], list[Row]] = {}
     for job in sorted(jobs, key=lambda each: str(each["begin"])):
         same = merged.setdefault(job_key(job["owner"]), [])
@@ -203,7 +203,7 @@ def real_utilization(row: Account) -> float | None:
 
 
 def lacks_energy(row: Account) -> bool:
-    """Return whether the energy is that of a part of the time only."""
+    """Return whether the energy covers only a part of the time."""
     return bool(row["energy_unknown_seconds"] > MAX_UNKNOWN_RATIO * row["gpu_seconds"])
 
 
@@ -291,7 +291,7 @@ def _label(label: str) -> Callable[[Account], str]:
 
 
 def usage_csv(report: Mapping[str, Any]) -> str:
-    """Return the rows of a report as CSV, in seconds and joules; what is not known is empty."""
+    """Return the rows of a report as CSV, in seconds and joules; unknown values are empty."""
     out = io.StringIO()
     names = [*LABELS[report["by"]], "jobs", *SUMS]
     writer = csv.writer(out, lineterminator="\n")

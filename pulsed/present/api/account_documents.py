@@ -118,7 +118,7 @@ class OwnerEventShape(DocumentModel):
 
 
 class GpuConditionShape(DocumentModel):
-    """What was wrong with a GPU while the owner had it, from its first to its last time."""
+    """A problem of a GPU while the owner had it, from its first to its last time."""
 
     check: str = Field(description="a health check, `hang` or `straggler`")
     state: str = Field(description="the worst")
@@ -189,7 +189,7 @@ class _OwnedGpu(NamedTuple):
 
     @property
     def conditions(self) -> list[OwnerCondition]:
-        """What was wrong with the GPU."""
+        """The problems of the GPU."""
         return list(self.account.conditions.values())
 
     @property
@@ -214,7 +214,7 @@ class _GpuHead(DocumentModel):
 
 
 class GpuAccountShape(CountedShape, _GpuHead):
-    """What an owner got out of one GPU."""
+    """The account of an owner on one GPU."""
 
     statistics: dict[str, GpuStatisticShape] = Field(description=STATISTICS_HELP)  # type: ignore[valid-type] # of a row
     peaks: PeaksShape = at("account.extremes")
@@ -256,7 +256,7 @@ class _Host(NamedTuple):
 
 
 class JobHostShape(DocumentModel):
-    """What a job or pod has used of a host, by its control group, and what happened there meanwhile."""
+    """Use of a host by a job or pod, by its control group, and events there meanwhile."""
 
     node: str
     cpu_seconds: float | None = at("usage.cpu_seconds")
@@ -280,7 +280,7 @@ class _Shown(NamedTuple):
 
     @property
     def hosts(self) -> list[_Host]:
-        """What it used of this host, if anything is known of it."""
+        """Its use of this host, if anything is known of it."""
         usage, balance = self.account.host, self.account.balance
         return [_Host(self.here, usage or JobHostUsage(), balance)] if usage is not None or balance.sums else []
 
@@ -307,11 +307,11 @@ class _AccountHead(DocumentModel):
         description="real utilization since `begin`, in at most 64 buckets: known GPU seconds, "
         "and its integral over them"
     )
-    hosts: list[JobHostShape] = Field(description="what it used of them; empty if nothing is known")
+    hosts: list[JobHostShape] = Field(description="its use of each host; empty if nothing is known")
 
 
 class AccountShape(_AccountHead):
-    """What an owner got out of its GPUs. `with_totals` adds the members of this class."""
+    """The account of an owner over all its GPUs. `with_totals` adds the members of this class."""
 
     gpu_count: int
     coverage: float | None = Field(description="share of the time with its GPUs in which they were observed")

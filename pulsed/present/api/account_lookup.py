@@ -21,14 +21,19 @@ from pulsed.owners.report.usage import GroupBy
 from pulsed.present.api.usage_documents import NO_USAGE, Usage
 
 Check = Callable[[], None]
-"""Called often while files are read; what it raises ends the reading."""
+"""Called often while files are read; an exception that it raises ends the reading."""
 
 
 class Accounts(NamedTuple):
-    """Where accounts are found: those of owners that have a GPU, and those of owners that have ended; the prices
-    in force; counters of workloads, None without those of pods that are gone; and of owners that have ended since a
-    Unix time the lines of files, and some older ones, the newest first, and the sums of all of these files by a
-    grouping, without the accounts with the digests given, to which those of the files are added.
+    """Where accounts are found: of owners that have a GPU (`running`), and of owners that have ended (`ended`).
+
+    Attributes:
+        prices: returns the prices in force.
+        workloads: counters of workloads; None without counters of pods that are gone.
+        kept_lines: returns the lines of files with owners that have ended since a Unix time, and some older ones, the
+            newest first.
+        kept_usage: returns the sums of these files by a grouping, without accounts whose digests are given; adds the
+            digests of the files to them.
     """
 
     running: OwnerAccounting

@@ -70,7 +70,7 @@ def api(parts: ApiParts, of_features: Iterable[APIRouter] = (), front: Iterable[
     for router in sorted((*(make(parts) for make in ROUTERS), *of_features), key=_place):
         app.include_router(router)
     document = functools.cache(lambda: _openapi_document(app, parts.telemetry_path, parts.external_path))
-    app.openapi = document  # type: ignore[method-assign] # FastAPI's way; what is in openapi_schema it may redo
+    app.openapi = document  # type: ignore[method-assign] # FastAPI's way; it may rebuild openapi_schema
     app.router.routes[0] = _openapi_route(app.router.routes[0], document)
     return app
 
@@ -95,7 +95,7 @@ def _place(router: APIRouter) -> int:
 
 
 def _openapi_document(app: FastAPI, telemetry_path: str, external_path: str | None) -> dict[str, Any]:
-    """Return the OpenAPI document: that of FastAPI, and the paths that are not part of the JSON API."""
+    """Return FastAPI's OpenAPI document, with the paths that are not part of the JSON API."""
     document = get_openapi(
         title=app.title, version=app.version, summary=app.summary, license_info=app.license_info, routes=app.routes
     )

@@ -1,6 +1,6 @@
 """A day of minutes of every GPU, in memory: lowest, mean and highest of each number, and each state.
 
-A minute is accumulated from every sample, and ends with the first sample of the next one. Minutes are those of the wall
+A minute is accumulated from every sample, and ends with the first sample of the next one. Minutes follow the wall
 clock; if it goes back, the minutes after that are replaced. Must not depend on HTTP.
 """
 
@@ -35,7 +35,7 @@ from pulsed.present.api.sample_fields import NO_STATE, WORDS, getter
 MINUTES = int(DAY / MINUTE)
 
 MAX_CURRENT = 256
-"""GPUs of a target, or twice as many as it shows, whose current minute is kept; beyond, only that of those it shows."""
+"""GPUs of a target, or twice the number it shows, with a kept current minute; beyond, only shown GPUs have one."""
 
 _Place = tuple[str, GpuKey]
 
@@ -117,7 +117,7 @@ def _codes(counts: Counter[str], declared: DerivedState) -> dict[int, int]:
 
 
 class DayMinute(NamedTuple):
-    """What is kept of a minute of a target, by its number since 1970.
+    """One minute of one target, by its number since 1970.
 
     Each device has a value for each state, then three for each number, in the order of the fields.
     """
@@ -210,7 +210,7 @@ class DayHistory:
         return history
 
     def continue_from(self, earlier: DayHistory) -> None:
-        """Put the minutes of an earlier run before those of this one."""
+        """Put the minutes of an earlier run before the minutes of this one."""
         new, self._gpus = self._gpus, earlier._gpus
         for place, gpu in new.items():
             old = self._gpus.setdefault(place, _GpuMinutes(gpu.device))
@@ -259,7 +259,7 @@ class DayHistory:
         ]
 
     def points(self, target: str, device: Device, fields: Sequence[str], axis: PointAxis) -> dict[str, Points]:
-        """Return the points of a GPU: those of an axis finer than a minute have the minute that they are in."""
+        """Return the points of a GPU; on an axis finer than a minute, points have the values of their minute."""
         gpu = self._gpus.get((target, key_of(device, "")))
         rows = list(self._struct.iter_unpack(gpu.rows)) if gpu is not None else []
         by_minute = {row[0]: at for at, row in enumerate(rows)}
@@ -310,7 +310,7 @@ async def write_points(
 ) -> bytes:
     """Render some GPUs as `count` points of one axis; yields to the event loop after each field.
 
-    Over a longer time than `history` keeps, points are of minutes, but for those of which it has all samples.
+    If the time is longer than `history` keeps, points are minutes, except where it has all samples.
 
     Args:
         places: target and device of each.

@@ -44,7 +44,7 @@ class SourceShape(DocumentModel):
     kind: str
     target: str
     up: bool
-    ended: bool = Field(description="whether it has no more samples: a recording is over; this is no fault")
+    ended: bool = Field(description="whether it has no more samples: a recording is over; this is not a fault")
     error: str | None
     interval_seconds: float
     last_sample_time: str | None
@@ -105,7 +105,7 @@ def _all_sources(states: Sequence[SourceShape]) -> SourceShape:
 
 
 class MigInstance(DocumentModel):
-    """What a device is in addition to a GPU."""
+    """Identity of a MIG instance, in addition to its GPU's."""
 
     id: str = at("entity.mig_id")
     profile: Text = at("entity.mig_profile")

@@ -129,7 +129,7 @@ class EventBroadcaster:
     async def serve(
         self, subscriber: Subscriber, receive: Receive, send: Send, columns: ColumnReader | None = None
     ) -> None:
-        """Send a subscriber's events, and those of columns, as a response that has begun, until either side ends it."""
+        """Send the events of a subscriber and of columns, as a response that has begun, until either side ends it."""
         sending = asyncio.create_task(self._send(subscriber, send, columns))
         leaving = asyncio.create_task(_gone(receive))
         subscriber.send_with(sending)

@@ -128,7 +128,7 @@ def _roster_id(roster: Document) -> str:
 
 
 class ColumnReader:
-    """What has changed since the last reading, as events for one client.
+    """Changes since the last reading, as events for one client.
 
     An event `roster` identifies the GPUs, at first and whenever they change; an event `columns` has the newest state of
     GPUs with a new sample, by their positions in the roster.

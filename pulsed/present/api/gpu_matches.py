@@ -54,7 +54,7 @@ class Match(NamedTuple):
 
     @property
     def device(self) -> Device:
-        """What it is."""
+        """The device of its row."""
         return self.row.device
 
     @property
@@ -109,7 +109,7 @@ def find_all(
 
 
 def _listed_first(gpu_matches: list[Match]) -> list[Match]:
-    """Return the GPUs that their source lists, if there are any on the same node: others were there before them."""
+    """Return the GPUs that their source lists, if any on the same node: others were there before them."""
     nodes = {match.node for match in gpu_matches if not match.missing}
     return [match for match in gpu_matches if not match.missing or match.node not in nodes]
 
@@ -142,7 +142,7 @@ def current_result(match: Match, now: float) -> Result:
 
 
 def health_of(match: Match, now: float) -> Health:
-    """Return the health of a GPU: unknown while its target is not fresh, but for events and a loss that came before."""
+    """Return the health of a GPU: unknown while its target is stale, except earlier events and losses."""
     target, health = match.target, match.result.health
     if match.missing or target.fresh(now):
         return health
@@ -150,7 +150,7 @@ def health_of(match: Match, now: float) -> Health:
 
 
 def age(match: Match, now: float) -> float:
-    """Return the age of the values; those of a missing GPU are older than the sample that it is missing from."""
+    """Return the age of the values; for a missing GPU they are older than the sample that it is missing from."""
     target = match.target
     sample = match.time if target.tick is None else target.tick.time
     return max(0.0, now - target.arrived) + max(0.0, sample - match.time)
@@ -178,7 +178,7 @@ FIRST_SECTIONS = ("real_utilization", "saturation", "workload", "health")
 
 
 class Derived(NamedTuple):
-    """What has the derived values of a GPU; `preset` is the name of the weights of real utilization."""
+    """A holder of the derived values of a GPU; `preset` is the name of the weights of real utilization."""
 
     reading: Reading
     result: Result
@@ -195,7 +195,7 @@ class DerivedSection(NamedTuple):
     getters: Mapping[str, Getter]
 
     def values(self, derived: Derived) -> dict[str, object]:
-        """Return the values of its members, of which the model makes the document."""
+        """Return the values of its members; the model makes the document from them."""
         return {name: get(derived) for name, get in self.getters.items()}
 
     def document(self, derived: Derived) -> Document:

@@ -86,7 +86,7 @@ class HistorySamples(NamedTuple):
 
 
 class HistoryWindow(NamedTuple):
-    """What is kept of one GPU, at most `seconds` back from the newest tick of its target: clock and Unix time of that
+    """Kept samples of one GPU, at most `seconds` back from the newest tick of its target: clock and Unix time of that
     tick, and the ticks with the position of the GPU in each.
     """
 
@@ -161,7 +161,7 @@ class History:
         self._forget(now)
 
     def find(self, name: str, node: str | None, here: str) -> list[tuple[str, Device]]:
-        """Return target and device of the GPUs with this name, as in `gpu_matches.find`, of which samples are kept."""
+        """Return target and device of the GPUs with this name, as in `gpu_matches.find`, that have kept samples."""
         self._forget(self._now())
         remembered: dict[GpuKey, tuple[str, Device]] = {}
         for ring in sorted(self._rings.values(), key=lambda ring: ring.ticks[-1].moment[2]):

@@ -1,4 +1,4 @@
-"""Incidents as documents: those of the last changes, and what needs attention now."""
+"""Incidents as documents: recent ones, and present problems that need attention."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class IncidentLog:
         self._order = deque[GpuKey]()
 
     def add(self, change: Change) -> None:
-        """Add a change; those that are no part of incidents are ignored."""
+        """Add a change; changes that are not part of incidents are ignored."""
         if change.kind not in INCIDENT_KINDS:
             return
         key = change.device.entity.key

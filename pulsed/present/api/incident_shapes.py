@@ -33,16 +33,16 @@ class _IncidentDetails(DocumentModel):
 
 
 class IncidentShape(_IncidentDetails, NamedGpu):
-    """What a fault of a GPU brought within a minute."""
+    """The problems that a fault of a GPU caused within a minute."""
 
 
 class AttentionShape(_IncidentDetails):
-    """The worst of what is wrong with a GPU, or a source that does not deliver."""
+    """The worst problem of a GPU, or a source that does not deliver."""
 
     node: str
     gpu: str | None = Field(description="index; null for a source that does not deliver")
     uuid: Text
     mig_id: Text
     target: str = Field(description="the source")
-    owners: list[str] = Field(description="`kind:id` of each owner; of a source those of its GPUs")
+    owners: list[str] = Field(description="`kind:id` of each owner; of a source the owners of its GPUs")
     gpus: int = Field(description="number of GPUs concerned")

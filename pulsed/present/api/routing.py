@@ -39,7 +39,7 @@ _TEXTS = ("text/*", "application/openmetrics-text")
 class Failure(DocumentModel):
     """The document of an error."""
 
-    error: str = Field(description="what is wrong and what to do")
+    error: str = Field(description="the problem and its remedy")
 
 
 def json_response(
@@ -64,7 +64,7 @@ class ApiError(HTTPException):
 
 
 async def failure(request: Request, error: Exception) -> Response:
-    """Return an error of the API as JSON; those of the framework begin with the path.
+    """Return an error of the API as JSON; errors of the framework begin with the path.
 
     A path with a slash too many redirects, by a relative address: the client's Host is not part of any answer.
     """
@@ -126,7 +126,7 @@ class PlainRoute(Route):
 
 
 class ResponseHeaders:
-    """ASGI middleware that adds headers to all responses but those of a `PlainRoute`.
+    """ASGI middleware that adds headers to all responses, except from a `PlainRoute`.
 
     Contents are not sniffed, and not cached unless a route allows it.
     """
@@ -152,7 +152,7 @@ class ResponseHeaders:
 class ApiParts:
     """The parts of the daemon that the API shows, whatever its features are. Secrets in `config` are masked.
 
-    `external_path` is that of all pages as clients see it, without a slash at the end; None: links are relative.
+    `external_path` is the path of all pages as clients see it, without a slash at the end; None: links are relative.
     """
 
     store: TargetStore
@@ -168,7 +168,7 @@ class ApiParts:
 
 
 class NodeAnswer(DocumentModel):
-    """Of which daemon an answer is, and when it was given."""
+    """The daemon that answers, and the time of the answer."""
 
     node: str
     time: str
@@ -215,7 +215,7 @@ def require_one(name: str, places: Sequence[tuple[str, Device]], seen: Sequence[
 
 
 def _choices(places: Sequence[tuple[str, Device]], seen: Sequence[float]) -> str:
-    """Return the remedy for a name that several GPUs share: what tells them apart."""
+    """Return the remedy for a name that several GPUs share: the options that distinguish them."""
     nodes = sorted({node for node, _ in places})
     if len(nodes) == len(places):
         return f"add ?node= with one of {', '.join(nodes)}"

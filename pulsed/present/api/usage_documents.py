@@ -120,7 +120,7 @@ class UsageCostShape(DocumentModel):
     currency: str
     total: float = Field(description="of the observed time, and of the energy that is known")
     allocated: float | None = Field(None, description="of the time and energy by allocation; null if unknown")
-    is_lower_bound: bool = Field(description="energy has a price, and that of a part of the time is not known")
+    is_lower_bound: bool = Field(description="energy has a price, and is unknown for a part of the time")
 
 
 _LABELS: Any = {label: (str | None, Field(None, description="")) for labels in LABELS.values() for label in labels}
@@ -189,7 +189,7 @@ class Usage(NamedTuple):
         return Usage(list(map(priced, self.rows)), list(map(priced, self.worst)), self.gpus)
 
     def without_parts(self) -> Document:
-        """Return the sums for a client that does not add them to those of other daemons."""
+        """Return the sums for a client that does not add them to the sums of other daemons."""
         rows, worst = (
             [{name: value for name, value in row.items() if name != "nodes"} for row in rows]
             for rows in (self.rows, self.worst)
@@ -294,7 +294,7 @@ def _listed(parts: _Parts) -> _Parts:
 
 
 def _job_key(account: OwnerAccount, node: str) -> str:
-    """Return a digest that stands for a job: of Slurm the same on all of its nodes, also after a requeue."""
+    """Return a digest that stands for a job; a Slurm job has the same one on all of its nodes, even after a requeue."""
     owner = account.owner
     key: tuple[object, ...] = (owner.kind, node, owner.id, account.begin)
     if owner.kind == "slurm_job":
@@ -303,7 +303,7 @@ def _job_key(account: OwnerAccount, node: str) -> str:
 
 
 def _row_of(rows: dict[tuple[str, ...], _Parts], key: tuple[str, ...]) -> _Parts:
-    """Return the row with these labels, or that of all others."""
+    """Return the row with these labels, or the row of all others."""
     if key not in rows and len(rows) >= MAX_ROWS:
         key = (OTHERS,) * len(key)
     return rows.setdefault(key, {})

@@ -189,7 +189,7 @@ def columns(text: str) -> tuple[str, ...]:
 
 
 class Writer:
-    """Writer of the ticks of all targets; a file is opened with `newline=""`, weights are those of real utilization."""
+    """Writer of the ticks of all targets; a file is opened with `newline=""`, weights are for real utilization."""
 
     def __init__(self, out: TextIO, names: Sequence[str], weights: Weights) -> None:
         self._weights = weights

@@ -33,7 +33,7 @@ SeriesChoice = Literal["lean", "full"]
 
 
 class Summary(NamedTuple):
-    """A family over all GPUs; the name is that of its samples."""
+    """A family over all GPUs, with the name of its samples."""
 
     name: str
     type: MetricType
@@ -145,7 +145,7 @@ class PageColumn(NamedTuple):
 
 
 class PageDerived(NamedTuple):
-    """A derived family, the form that it has, and its samples in that form; those of a `CounterForm` are all."""
+    """A derived family, its form, and its samples in that form; a `CounterForm` has all samples."""
 
     family: DerivedFamily
     form: Form
@@ -170,7 +170,7 @@ class Catalog:
 
 
 def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Catalog:
-    """Return the families of `series`, those that match `include` in their full form, without those of `exclude`.
+    """Return the families of `series`, plus matches of `include` in their full form, without matches of `exclude`.
 
     Patterns are names with `*`, `?` and `[...]`.
     """

@@ -35,16 +35,16 @@ Samples = Sequence[Sample]
 
 
 Form = Literal["every", "brief", "current", "differing", "recent", "counted", "events", "zero_first"]
-"""Which samples of a family are published: `every`; all with fewer labels (`brief`); those of the `current` state; all
-or, if they are equal, none (`differing`); those that were not 0 in the last 10 minutes (`recent`); or those of a
-counter by label: of time and energy, absent before it counts (`counted`); of events, the same from 0 (`zero_first`)."""
+"""The published samples of a family: `every`; all with fewer labels (`brief`); only the `current` state; all or, if
+they are equal, none (`differing`); samples that were not 0 in the last 10 minutes (`recent`); or samples of a counter
+by label: of time and energy, absent before it counts (`counted`); of events, the same from 0 (`zero_first`)."""
 
 COUNTER_FORMS = frozenset[Form](("counted", "events", "zero_first"))
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric family with one series per GPU; the name is that of its samples (`_total`, `_info`)."""
+    """A metric family with one series per GPU, with the name of its samples (`_total`, `_info`)."""
 
     name: str
     type: MetricType
@@ -64,9 +64,9 @@ class DerivedFamily(Family):
     """A family whose samples are computed from a `GpuRow`.
 
     Attributes:
-        samples: returns the samples of one GPU, in a fixed order. Those of a histogram have the suffix of their name
+        samples: returns the samples of one GPU, in a fixed order. Samples of a histogram have the suffix of their name
             (`_bucket`, `_sum`, `_count`) before the values of the labels.
-        current: returns fewer samples, for the form `current`: those of what is the case.
+        current: returns fewer samples, for the form `current`: only the states that hold.
         of_boards: whether only boards have it: MIG instances share the health of their board.
     """
 

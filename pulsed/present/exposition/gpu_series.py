@@ -1,6 +1,6 @@
 """The GPUs on a page, and the sample lines of their families. Both text formats have the same ones.
 
-What was published of each GPU before decides when sparse series appear and end. PromQL's `increase()` counts from the
+Earlier pages decide when sparse series of a GPU appear and end. PromQL's `increase()` counts from the
 first sample of a series. So a counter that appears is published at 0 first, until a scrape took that; then nothing of
 it is lost.
 """
@@ -127,7 +127,7 @@ _SPARE = 64
 
 @dataclass(slots=True)
 class PublishedGpu:
-    """What was published of one GPU; times of pages are in monotonic seconds.
+    """The publication state of one GPU; times of pages are in monotonic seconds.
 
     Attributes:
         first_configured: time of its first page with the forms in force; None before.

@@ -44,7 +44,7 @@ def node_families(store: TargetStore) -> Iterator[Metric]:
 def _gauge(
     name: str, help: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
 ) -> Iterator[Metric]:
-    """Yield a gauge of rows of label values and a number, if there are any."""
+    """Yield a gauge of rows of label values and a number, if it has rows."""
     family = GaugeMetricFamily(name, help, labels=labels)
     for values, number in rows:
         family.add_metric(values, number)

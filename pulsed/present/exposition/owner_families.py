@@ -47,7 +47,7 @@ _T = TypeVar("_T")
 _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_]")
 
 _COUNTED = {"series": "owners", "workloads": "workloads"}
-"""What is limited, by the label `reason` of the counter."""
+"""Limited objects, by the label `reason` of the counter."""
 
 PUBLISHED_GROUPS = (POD, WORKLOAD, JOB)
 """Groups that have series."""

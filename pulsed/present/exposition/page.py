@@ -1,8 +1,8 @@
 """The `/metrics` page, rendered at most once per change of the target store.
 
-Order: GPU families, those of jobstats and the source's own series if configured, then pulsed's own metrics. Families
+Order: GPU families, jobstats' and the source's own series if configured, then pulsed's own metrics. Families
 are contiguous; empty families are omitted. Samples have no timestamps. GPUs of a stale target are not on the page. A
-GPU or series that several targets have is that of the first fresh one.
+GPU or series that several targets have comes from the first fresh one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COMPATIBLE = ("jobstats",)
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """What is on the page.
+    """Content of the page.
 
     Attributes:
         peaks: practical peaks by architecture.
@@ -90,7 +90,7 @@ class Pages:
         self._since = -inf
 
     def configure(self, settings: PageSettings) -> None:
-        """Render by these settings from the next page on; what was published of a GPU before is remembered."""
+        """Render by these settings from the next page on; the publication state of GPUs remains."""
         self._next = settings
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
@@ -108,9 +108,9 @@ class Pages:
         return packed
 
     async def serve(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
-        """Return the page as `page` does; that of more than `LARGE_GPUS` is rendered and compressed in a thread.
+        """Return the page as `page` does; a page of more than `LARGE_GPUS` is rendered and compressed in a thread.
 
-        Only one page is rendered at a time, also if a request for it is cancelled.
+        Only one page is rendered at a time, even if a request for it is cancelled.
         """
         if self._store.gpus <= LARGE_GPUS and not self._lock.locked():
             return self.page(now, openmetrics=openmetrics, gzip=gzip)

@@ -1,11 +1,11 @@
 """The source's own series, republished so that dashboards made for dcgm-exporter keep working.
 
-Names, labels, HELP and values are those of the source; for dmon, those that a dcgm-exporter would have. Left out are:
+Names, labels, HELP and values come from the source; for dmon, they match dcgm-exporter's. Left out are:
 blanks, text, series that a target before has, and whatever is not DCGM's (an exporter's own `process_*` would collide
 with ours).
 
-dmon's values pass as they are, because dmon and the exporter print DCGM's own numbers. The shape of their rows is
-that of dcgm-exporter 4 up to 4.8.2: classic field names, `Hostname`. Columns that fill no quantity are left out, and
+dmon's values pass as they are, because dmon and the exporter print DCGM's own numbers. Their rows have the form
+of dcgm-exporter 4 up to 4.8.2: classic field names, `Hostname`. Columns that fill no quantity are left out, and
 so are rows of a device that the tick does not have.
 """
 
@@ -98,20 +98,20 @@ def _republishable(name: str, labels: tuple[tuple[str, str], ...]) -> bool:
 def _publishable(value: RawValue) -> TypeGuard[float]:
     """Return whether a value is a number: exporters before 2020-07 printed DCGM's blanks.
 
-    The blanks of int64 fields include those of the other types, which dcgm-exporter compares with.
+    The blanks of int64 fields include the blanks of the other types, with which dcgm-exporter compares.
     """
     return isinstance(value, (int, float)) and isfinite(value) and not is_blank(value, "int64")
 
 
 XID = sources("xid_last_code")[0].names[0]
-"""The family whose samples carry their value as a label, too: `err_code`."""
+"""The family whose samples also carry their value as a label: `err_code`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
     """A column of dmon as a family of a dcgm-exporter page.
 
-    Types are those of dcgm-exporter's etc/default-counters.csv, but for what it calls a counter though it goes down:
+    Types follow dcgm-exporter's etc/default-counters.csv, but decreasing counters are gauges:
     NVLink's rate and the flag for pending page retirements.
     """
 
@@ -147,7 +147,7 @@ _NOTHING = Series("")
 def exporter_layout(layout: Layout, devices: Sequence[Device], here: str) -> Layout:
     """Return dmon's layout with the names of dcgm-exporter, position by position; empty where nothing is served.
 
-    On a board that is split by MIG every value has one series, so that sums are right: what is an instance's own comes
+    On a board that is split by MIG every value has one series, so that sums are right: an instance's own value comes
     with the instance's labels and not from the board's row, all else comes once, from the board's row. (dcgm-exporter
     has no board rows there and repeats the board's values on every instance.)
     """

@@ -1,4 +1,4 @@
-"""pulsed's metrics about itself and its sources, in a registry of its own, and those of every process of pulsed.
+"""pulsed's metrics about itself and its sources, in a registry of its own, and the metrics of every process of pulsed.
 
 The state of targets is read from the target store when the page is rendered; only durations and requests are counted
 here. There are no `_created` series: each would be a family of its own.
@@ -76,7 +76,7 @@ class Telemetry(Collector):
         yield from self._families(self._now)
         yield GaugeMetricFamily(
             "pulsed_config_last_reload_successful",
-            "1 if the active configuration is that of the file, 0 if the file was rejected",
+            "1 if the configuration file is active, 0 if it was rejected",
             value=int(self._is_config_in_force()),
         )
 
@@ -106,7 +106,7 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
     )
     unknown = GaugeMetricFamily(
         "pulsed_source_unknown_fields",
-        "Names of the page that begin as DCGM's and that pulsed does not know; pulsed doctor lists them",
+        "Unknown names on the page that begin like DCGM's; pulsed doctor lists them",
         labels=source,
     )
     kernel_log = GaugeMetricFamily(

@@ -53,7 +53,7 @@ def label_pairs(labels: Iterable[tuple[str, str]]) -> str:
 def header(name: str, type: MetricType, help: str, openmetrics: bool) -> str:
     """Return the HELP and TYPE lines of a family, without HELP if it is empty; in OpenMetrics also its UNIT.
 
-    The name is that of the samples (`_total`, `_info`), which OpenMetrics cuts.
+    The name is the name of the samples (`_total`, `_info`), which OpenMetrics cuts.
     """
     if openmetrics:
         name = name.removesuffix(SUFFIXES.get(type, ""))

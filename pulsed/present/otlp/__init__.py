@@ -1,1 +1,1 @@
-"""Series of the page and of the hardware, encoded as OTLP, with the settings of what receives them."""
+"""Series of the page and of the hardware, encoded as OTLP, with the settings of the receivers."""

@@ -1,8 +1,8 @@
 """The series of the page as metrics `pulsed.*` in OpenTelemetry's data model, and the exporter that sends them.
 
-The name of a metric is that of its family with dots, without `_total`, which Prometheus' receiver appends again: rules
+A metric has the name of its family with dots, without `_total`, which Prometheus' receiver appends again: rules
 and dashboards find the names of the page. The unit stays in the name, because families differ in nothing else
-(`memory_used_bytes`, `memory_used_ratio`). The start of a counter is unknown: many are those of the driver, which began
+(`memory_used_bytes`, `memory_used_ratio`). The start of a counter is unknown: many are the driver's, which began
 long before pulsed, others continue over its restarts.
 """
 

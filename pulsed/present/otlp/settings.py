@@ -87,7 +87,7 @@ class OtlpSettings(Settings):
     )
     attributes: AttributeTable = setting(
         {},
-        "Attributes of the resource, before those of `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`.",
+        "Attributes of the resource; they take precedence over `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`.",
         example={"deployment.environment.name": "production"},
     )
 

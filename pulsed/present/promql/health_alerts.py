@@ -1,6 +1,6 @@
 """The alerts about health, from the tables of checks: one per severity, with a label `check`.
 
-Their texts are those of the daemon: `pulsed_gpu_health_problem_info` has the problem and the remedy of a raised check,
+Their texts come from the daemon: `pulsed_gpu_health_problem_info` has the problem and the remedy of a raised check,
 `pulsed_gpu_health_evidence` its readings. A latched state outlives its event by ten minutes at least, so that `for` and
 a scrape of a minute never miss one.
 """
@@ -63,8 +63,8 @@ def _one_of(ids: Sequence[str]) -> str:
 def _nvlink_fault(severity: Severity) -> str:
     """Return the expression of the faults of NVLinks from which others follow.
 
-    Of those of a fabric, which may have several nodes and daemons, those of links that are down count, otherwise the
-    first one.
+    In a fabric, which may have several nodes and daemons, faults of links that are down count, otherwise the first
+    fault.
     """
     raised = _series(severity, 'check="nvlink_fault"')
     down, others = (
@@ -87,7 +87,7 @@ def _single(settings: HealthSettings, severity: Severity) -> str:
 
 
 def _on_all_gpus(raised: str) -> str:
-    """Return the expression of the checks that all GPUs of a node raise, of which there is more than one."""
+    """Return the expression of the checks that all GPUs of a node raise, if it has more than one."""
     raising = f"count by (cluster, node, check) (group by (cluster, node, uuid, check) ({raised})) > 1"
     gpus = "count by (cluster, node) (group by (cluster, node, uuid) (pulsed_gpu_health_severity))"
     return f"({raising}) == on (cluster, node) group_left () {gpus}"

@@ -1,6 +1,6 @@
 """Alerts on the monitoring itself: daemons, sources, clocks, GPUs and nodes that are no longer reported, and inputs.
 
-What is absent raises an alert: a GPU that nothing reports has no other one.
+Absence raises an alert: a GPU that nothing reports has no other alert.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INCONSISTENT_WHY = (
         f"{{{{ if eq $labels.reason `{reason}` }}}}{meaning}. {{{{ end }}}}"
         for reason, meaning in (*((rule.reason, rule.meaning) for rule in PLAUSIBILITY), *ANOMALIES.items())
     )
-    + "What is implausible counts as missing, not as idle. If counters are stuck or frozen, restart the host engine and"
+    + "Implausible values count as missing, not as idle. If counters are stuck or frozen, restart the host engine and"
     " the exporter; a share that was cut to 1 is harmless."
 )
 

@@ -1,7 +1,7 @@
 """The rules of `pulsed rules`, with recording rules of sums by node, model and cluster, from the series of GPUs.
 
-A board counts once: one that is split by MIG is one GPU. Only classes, bottlenecks and limiting resources are those of
-MIG instances, too. The Fleet dashboard reads the sums by node instead of the series of all GPUs.
+A board counts once, even if it is split by MIG. Only classes, bottlenecks and limiting resources also count MIG
+instances. The Fleet dashboard reads the sums by node instead of the series of all GPUs.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ LEVELS: Mapping[str, tuple[str, ...]] = {
     "model": ("cluster", "model"),
     "cluster": ("cluster",),
 }
-"""By level, the labels of its series, of which Prometheus may add `cluster`. A cluster's are sums of its nodes'."""
+"""By level, the labels of its series; Prometheus may add `cluster`. A cluster's series are sums over its nodes."""
 
 BOARDS = 'mig_id=""'
 """Selects the series of boards."""
 
 MODEL_OF = f"on ({GPU_KEY}) group_left (model) group by ({GPU_KEY}, model) (pulsed_gpu_info)"
-"""Multiplied by this, a series of a GPU has the label `model`, too."""
+"""Multiplied by this, a series of a GPU also has the label `model`."""
 
 
 class LevelRate(NamedTuple):
@@ -67,7 +67,7 @@ class LevelRate(NamedTuple):
     Attributes:
         counter: of GPUs, without `pulsed_gpu_` and `_total`.
         label: one that is kept.
-        selects: the series that count: those of boards, or all.
+        selects: the series that count: of boards, or all.
     """
 
     metric: str

@@ -1,6 +1,6 @@
 """What rules are made of: their types, names of recorded series, parts of alert texts, and their files as YAML.
 
-Names are Prometheus' `level:metric:operations`. The level is `gpu`, one series per GPU or MIG instance, or that of a
+Names are Prometheus' `level:metric:operations`. The level is `gpu`, one series per GPU or MIG instance, or of a
 sum. The metric is `pulsed_` and pulsed's name of the quantity. The operation is the last one applied: `sum`, `count`,
 `mean`, `min`, `max`, `rate5m`, `raw` (of the current evaluation alone).
 
@@ -67,7 +67,7 @@ Rule = Recording | Alert
 class Group:
     """Rules that are evaluated in order at the same instant, so that each can use the results of earlier ones.
 
-    The interval is such as `5m`, empty for that of the engine.
+    The interval is such as `5m`; empty for the engine's interval.
     """
 
     name: str
@@ -198,7 +198,7 @@ RUNBOOK = "docs/health.md"
 def lookup(promql: str, *labels: str) -> str:
     """Return the template of a query; each `%q` is the value of one of the labels, quoted.
 
-    Each selector with such a value is limited to the cluster of the alert, too: nodes of several have the same names.
+    Each selector with such a value is also limited to the cluster of the alert: nodes of several have the same names.
     Without that label the value is empty, which matches series without it.
 
     >>> lookup("up{job=%q}", "job")
@@ -261,7 +261,7 @@ LAST_OWNER = (
     f"{{{{ range {_owners('last_over_time({}[1h])')} }}}} Owner within the last hour:"
     '{{ template "owner" . }}{{ end }}{{ end }}'
 )
-"""The same, but a GPU without an owner has those of the last hour: a fault may have ended the job."""
+"""The same, but a GPU without an owner has the owners of the last hour: a fault may have ended the job."""
 
 
 def since(promql: str, *labels: str) -> str:

@@ -67,7 +67,7 @@ _ENERGY = ' used {{ $value | printf "%.1f" }} kWh while held idle, in a day'
 _TRANSCODES = " or ".join(
     f"avg_over_time(pulsed_gpu_{quantity}[6h]) >= {MEDIA_RATIO}" for quantity in MEDIA if quantity not in PROFILED_MEDIA
 )
-"""Selects GPUs of which a video engine works, from pulsed's own metrics."""
+"""Selects GPUs with a working video engine, from pulsed's own metrics."""
 
 
 def _with_owner(expr: str, gpus: str) -> str:

@@ -1,4 +1,4 @@
-"""What is shown: two lines about where the data is from and sums over GPUs, and a view."""
+"""The screen: two lines about the source of the data and sums over GPUs, and a view."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VIEWS: Mapping[str, View] = {
     "sources": View(source_list),
     "help": View(help_text),
 }
-"""By name, in the order of the keys `1` to `7`; names and keys are those of the web page."""
+"""By name, in the order of the keys `1` to `7`; names and keys match the web page."""
 
 
 def shown_gpus(model: Model, view: ViewState) -> list[FleetRow]:
@@ -63,7 +63,7 @@ def body(draw: Callable[[], list[Text]], width: int) -> list[Text]:
 
 
 def frame(model: Model, view: ViewState, width: int, height: int) -> list[Text]:
-    """Return the lines of a frame; `height` is that of charts, and decides whether GPUs are cards."""
+    """Return the lines of a frame; `height` applies to charts, and decides whether GPUs are cards."""
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return [line(f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells")]
 

@@ -17,7 +17,7 @@ from pulsed.present.terminal.view_state import NUMBERS, SORTS, TEXTS, ViewState
 from pulsed.present.terminal.words import ABBREVIATIONS, HEALTH_MARKS, bottleneck_style, real_words, words
 
 NODE_CELLS = 6
-"""Cells of the name of a node, of several, before that of its GPU."""
+"""Cells for the name of a node, if there are several, before the name of its GPU."""
 
 MAX_COLUMNS = 400
 """Width at which no row is cut, so that a filter finds what a narrow terminal does not show."""

@@ -59,7 +59,7 @@ class FleetRow:
         owners: as `kind:id`; empty if it is free, None if they are not known.
         class_age: seconds since its class began.
         detail: the document of `/gpus/{gpu}`, if it is in Focus.
-        class_reason: that of `/gpus/{gpu}/class`; empty if the daemon has none.
+        class_reason: the document of `/gpus/{gpu}/class`; empty if the daemon has none.
     """
 
     source: int
@@ -205,7 +205,7 @@ class Answers:
 
     @property
     def sources(self) -> Sequence[Document]:
-        """What it reads, as in `/gpus`."""
+        """The daemon's sources, as in `/gpus`."""
         return tuple(self.summary.get("sources", ())) if self.summary else ()
 
 

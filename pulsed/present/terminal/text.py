@@ -41,7 +41,7 @@ def fixed(part: Part, width: int, align: Literal["left", "right"] = "left") -> T
 
 
 def fitting(items: Iterable[tuple[int, Text]], width: int, separator: str = "  ") -> Text:
-    """Return as many parts as fit side by side, in their order; those of least importance are left out first."""
+    """Return as many parts as fit side by side, in their order; the least important ones are left out first."""
     shown = [(importance, part.cell_len, part) for importance, part in items if part]
     return line(line((separator, "dim")).join(_chosen(shown, width, len(separator))))
 
@@ -176,5 +176,5 @@ _STYLES: Mapping[str, tuple[str, str, str]] = {
 
 
 def styles(theme: Theme) -> Styles:
-    """Return the styles of a theme by name; `none` has those of 16 colours, which the console leaves out."""
+    """Return the styles of a theme by name; `none` has the styles of 16 colours, whose colours the console omits."""
     return Styles({name: by_theme[min(THEMES.index(theme), 2)] for name, by_theme in _STYLES.items()})

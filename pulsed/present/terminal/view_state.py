@@ -1,4 +1,4 @@
-"""What a person has chosen to see, with the filter of GPUs: `ru<.1 & class!=idle | health>=warn`.
+"""The chosen view, with the filter of GPUs: `ru<.1 & class!=idle | health>=warn`.
 
 Comparisons `< <= > >= = != ~` (`~`: contains) with names of `NUMBERS` and `TEXTS`, joined by `&` (or a blank) and `|`,
 negated by `!`, in parentheses; a single word is searched for in all texts; `"in quotes"` a value may have any
@@ -61,7 +61,7 @@ TEXTS: Mapping[str, Callable[[FleetRow], str]] = {
 _SEARCHED = [get for name, get in TEXTS.items() if name not in ("held", "stale")]
 _HEALTH = ("unknown", "ok", "info", "warn", "hot", "crit")
 _ALLOWED: Mapping[str, Sequence[str]] = {"health": _HEALTH, "held": ("yes", "no"), "stale": ("yes", "no")}
-"""The values of some texts; those of `health` in their order."""
+"""The values of some texts; the values of `health` are in order."""
 
 MAX_FRAGMENT_LENGTH, MAX_NESTING = 1000, 50
 """Limits of a filter, whose time and stack grow with both."""

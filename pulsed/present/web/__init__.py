@@ -1,7 +1,7 @@
 """The files of the page, as they are sent: read and compressed once, by the first request for one of them.
 
 All files but the page itself are below a path with the hash of all contents, so that browsers keep them until they
-change. There is no build step: the files are those of `pulsed/present/web/assets/`.
+change. There is no build step: the files are in `pulsed/present/web/assets/`.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class DcgmiSettings(SourceSection):
 
     Attributes:
         fast: ids of the fields of every tick, the more important ones first.
-        by_model: more fields of every tick, by a pattern: for the GPUs of a node of which one's product name has it.
-        slow: ids of fields that are read every `slow_interval` only; those of `fast` are left out.
+        by_model: more fields of every tick, by a pattern: for all GPUs of a node if a product name matches it.
+        slow: ids of fields that are read every `slow_interval` only; ids in `fast` are left out.
         interval: seconds between two ticks; less than `MIN_INTERVAL` is raised to it, with a warning.
         upkeep_interval: seconds between two checks for changes: lost profiling fields that are available again, MIG
             instances.
@@ -92,7 +92,7 @@ class DcgmiSettings(SourceSection):
 
     @property
     def slow_patience(self) -> float:
-        """The same for the slow stream: its values count as missing then, too."""
+        """The same for the slow stream: after it, its values also count as missing."""
         return max(self.read_timeout or 10.0, 3 * self.slow_interval)
 
     def options(self) -> tuple[str, ...]:

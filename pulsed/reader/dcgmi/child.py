@@ -82,7 +82,7 @@ class Child(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int:
-        """Its process id, which is that of its group and session, too."""
+        """Its process id, which is also the id of its group and session."""
         assert self._transport is not None
         return self._transport.get_pid()
 
@@ -111,7 +111,7 @@ class Child(asyncio.SubprocessProtocol):
             await self.end_now()
 
     async def end_now(self) -> None:
-        """Kill it and wait until it is gone, also if the waiting is cancelled: it takes no more than an instant."""
+        """Kill it and wait until it is gone, even if the waiting is cancelled: it takes only an instant."""
         self._signal(signal.SIGKILL)
         try:
             await asyncio.wait({self._exited}, timeout=_KILL_SECONDS)

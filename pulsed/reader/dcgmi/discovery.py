@@ -2,7 +2,7 @@
 
 `dcgmi discovery -l` has the GPUs with name, PCI address and UUID, `-c` the tree of MIG instances: which entity id of
 dmon is which NVML instance of which GPU; it names neither profiles nor the UUIDs of instances (Query.cpp, DCGM 2.1 to
-4.7). The epoch is that of the engine's process, as far as it is visible.
+4.7). The epoch is the start of the engine's process, if visible.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _ENGINE = "Hostengine build info"
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What is known of the entities that dmon's rows are about.
+    """Labels of the entities in dmon's rows, as far as known.
 
     Attributes:
         labels: by `entity` and `id` of a row. A GPU has `uuid`, `model`, `pci_bus_id`; a MIG instance has `gpu` (the id
             of its GPU's row), `instance_id` (NVML's), a compute instance also `compute_instance_id`, and both have the
-            texts of their GPU. What is not known is left out.
+            texts of their GPU. Unknown labels are left out.
     """
 
     labels: Mapping[tuple[str, str], Labels] = field(default_factory=dict)
@@ -58,7 +58,7 @@ NOTHING_KNOWN = Topology()
 
 
 def is_outdated(before: Topology, now: Topology) -> bool:
-    """Return whether a dmon that was started with `before` lacks entities of `now`: it keeps those of its start.
+    """Return whether a dmon started with `before` lacks entities of `now`: it keeps the entities of its start.
 
     GPUs that are gone do not count: their rows are blank or left out, which marks them as gone.
     """
@@ -104,7 +104,7 @@ def parse_hierarchy(text: str) -> dict[tuple[str, str], dict[str, str]]:
         uuid, id_ = _UUID.search(right), entity[1]
         place = branch[2].split("/")
         if branch[1] == "GPU":
-            # The GPU's number here is NVML's, which need not be that of its row in dmon: the entity id is.
+            # This number of the GPU is NVML's and may differ from its row in dmon: the row has the entity id.
             gpu = id_
             entities["GPU", id_] = {"uuid": uuid[0]} if uuid else {}
         elif branch[1] == "I" and len(place) == 2:

@@ -29,7 +29,7 @@ from pulsed.translate.fields import is_profiling
 
 
 class Meaning(NamedTuple):
-    """What a result of DCGM means for pulsed.
+    """The meaning of a result of DCGM for pulsed.
 
     Attributes:
         what: in one clause; empty where dcgmi's own text is better.
@@ -141,7 +141,7 @@ def failure_of(
     """Return the error that an ended `dcgmi` stands for.
 
     Args:
-        command: what was run, in words for a person.
+        command: the command, in words for a person.
         status: its exit status, negative for a signal; None if it closed its output and lives.
         lines: its output other than data, oldest first.
         fields: that a `dmon` was to watch; None if that is not known.

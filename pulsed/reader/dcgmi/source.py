@@ -58,7 +58,7 @@ _NAMELESS_SECONDS = 30.0
 _MIG_MODE = COLUMNS[67]
 
 _MIN_UPKEEP_SECONDS = 5.0
-"""From one look at what changed to the next, also where entities come and go all the time."""
+"""Minimum time between two looks for changes, even where entities come and go all the time."""
 
 
 class DcgmiSource(Source):

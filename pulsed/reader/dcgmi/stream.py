@@ -183,7 +183,7 @@ class DmonStream:
         return True
 
     def _leave_out(self, late: Sequence[RawTick]) -> None:
-        """Forget ticks, but for what was rejected with them."""
+        """Forget ticks, except the counts of their rejected rows."""
         self.late += len(late)
         for tick in late:
             self._unreported.update(tick.rejected)

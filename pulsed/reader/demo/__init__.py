@@ -19,7 +19,7 @@ class DemoSettings(SourceSection):
 
     scene: Literal["node", "cluster"] = setting(
         "node",
-        "What is simulated: `node`, eight GPUs, or `cluster`, eight nodes with eight GPUs each, of which one stops "
+        "Simulated hardware: `node`, eight GPUs, or `cluster`, eight nodes with eight GPUs each; one node stops "
         "answering.",
     )
     seed: WholeNumber = setting(0, "Seed of the simulation.")

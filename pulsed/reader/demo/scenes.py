@@ -136,7 +136,7 @@ class DemoOwner:
         pod: name of the pod; empty for a job.
         container: of the pod.
         job: id of the job, or of the array whose tasks follow each other; empty for a pod.
-        turn: seconds from the begin of one to the begin of the next, of which the last `REST` are without an owner;
+        turn: seconds from the begin of one to the begin of the next; the last `REST` seconds are without an owner;
             infinite for an owner that stays. The scene's period is a multiple.
     """
 
@@ -207,7 +207,7 @@ def data_loading(t: float, wobble: Wobble) -> Signals:
 
 
 def forgotten(t: float, wobble: Wobble) -> Signals:
-    """Do nothing but keep the memory, as an abandoned notebook does."""
+    """Do nothing except keep the memory, as an abandoned notebook does."""
     return {}
 
 

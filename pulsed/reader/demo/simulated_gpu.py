@@ -1,9 +1,9 @@
-"""A simulated H100: what a workload's activity does to power, clocks, heat and counters, and the page that shows it.
+"""A simulated H100: the effect of activity on power, clocks, heat and counters, and the page that shows it.
 
 The laws that hold on hardware hold here at every instant: an engine is at least as busy as what it contains, memory
-adds up, power stays under its limit, and counters are the integral of what they count. Independent of ticks.
+adds up, power stays under its limit, and counters are integrals of their rates. Independent of ticks.
 
-The page is that of a dcgm-exporter 4.x with every useful field switched on, so that it is processed like a real one.
+The page has the form of dcgm-exporter 4.x with every useful field switched on, so that it is processed like a real one.
 `page.tsv` has a row for each metric, with its value where that is the same on every GPU at all times. All identity is
 marked as demo data.
 """
@@ -83,7 +83,7 @@ def demo_layout(labels: Sequence[Labels]) -> Layout:
 
 
 def gpu_labels(index: int, node: str, first: int) -> Labels:
-    """Return the labels of a GPU as dcgm-exporter 4.x orders them, which those of its instance and owner follow.
+    """Return the labels of a GPU as dcgm-exporter 4.x orders them; the labels of its instance and owner follow.
 
     Args:
         index: of the GPU on its node.
@@ -247,7 +247,7 @@ class SimulatedGpu:
         return _Load(activity, watts, SM_CLOCK_STEP_MHZ * (SM_CLOCK_MAX_MHZ * factor // SM_CLOCK_STEP_MHZ), reasons)
 
     def _celsius(self, t: float) -> float:
-        """Die temperature: the scene's own, or that of the last half minute's power in an aisle of 27 °C."""
+        """Die temperature: the scene's own, or the effect of the last half minute's power in an aisle of 27 °C."""
         if self._scene.heat is not None:
             return self._scene.heat(t)
         joules = self._joules.at(t) - self._joules.at(t - WARM_UP_SECONDS)
@@ -295,7 +295,7 @@ def _ratio(value: float) -> float:
 
 
 def _watts_wanted(activity: Activity) -> float:
-    """Power at full clocks, without a limit: what each part takes when it is always active."""
+    """Power at full clocks, without a limit: each part adds its full power times its activity."""
     return (
         HELD_WATTS
         + 200.0 * activity["PROF_SM_ACTIVE"]

@@ -27,7 +27,7 @@ class Node:
         seed: of the noise.
         name: the host name on the page.
         scenes: what its GPUs do.
-        first: number of its first GPU among those of all nodes.
+        first: number of its first GPU among the GPUs of all nodes.
     """
 
     def __init__(self, seed: int = 0, name: str = "demo", scenes: Sequence[Scene] = SCENES, first: int = 0) -> None:

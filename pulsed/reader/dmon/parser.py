@@ -51,7 +51,7 @@ class DmonMessage:
 
 _STOPPED = "dmon was stopped"
 _ERRORS = (
-    # Beginnings of what dcgmi prints when it fails (dcgmi/*.cpp, DCGM 2.1 to 4.6; `Enable` is its own slip).
+    # Beginnings of dcgmi's error messages (dcgmi/*.cpp, DCGM 2.1 to 4.6; `Enable` is its own slip).
     "Error",
     "PARSE ERROR",
     "An error occurred",
@@ -83,7 +83,7 @@ class DmonParser:
 
     Feed it the lines in order; at the end of the stream `feed_rest` what came after the last newline, then `finish`.
     `columns` are short names for a capture without header; a header overrides them. `requested` are the names of the
-    columns that a live one was asked for: those of its header are cut, and may be equal. The only error is
+    columns requested from a live one: the names in its header are cut, and may be equal. The only error is
     `TooManyGpus`, for a tick with more than `max_gpus` entities; the parser then starts over.
     """
 
@@ -114,7 +114,7 @@ class DmonParser:
 
     @property
     def rejected(self) -> Mapping[str, int]:
-        """What could not be read since the beginning, by reason, also where no tick followed."""
+        """Unreadable rows since the start, by reason, even if no tick followed."""
         return self._total
 
     def drain_messages(self) -> list[DmonMessage]:

@@ -33,13 +33,13 @@ _NOT_A_VALUE = frozenset({"", "N/A", "nan", "-nan", "inf", "-inf", "NAN", "-NAN"
 
 _LABELS = "GPU [0-9]+ LINK|SW [0-9]+ LINK|GPU-CI|GPU-I|GPU|vGPU|Switch|LINK|CPU Core|CPU|CX|UNKNOWN"
 ENTITY = re.compile(rf"\s*({_LABELS}) (0|[1-9][0-9]*)")
-"""The start of every row: what is measured and its DCGM entity id. A value may touch the id."""
+"""The start of every row: the measured object and its DCGM entity id. A value may touch the id."""
 
 _MAX_ID_DIGITS = 10  # of `dcgm_field_eid_t`, which has 32 bits
 
 
 class DmonEntity(NamedTuple):
-    """What a row is about.
+    """The entity of a row.
 
     Attributes:
         label: the words before the last number, as printed: `GPU`, `GPU-I`, `CPU Core`; DCGM 4.6 prints the links of
@@ -83,7 +83,7 @@ def read_number(text: str) -> float | None:
 
 
 def read_text(text: str) -> str | None:
-    """Return the text in a stripped cell as printed, also where DCGM truncated it with `...`; None for DCGM's blank
+    """Return the text in a stripped cell as printed, even if DCGM truncated it with `...`; None for DCGM's blank
     markers."""
     # Blanks are `<<<NULL>>>`, `<<<NOT_SUPPORTED>>>`, ...; narrow columns show only their beginning.
     return None if text in ("", "N/A") or text.startswith("<<<") else text

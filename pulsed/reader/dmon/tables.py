@@ -56,7 +56,7 @@ def table_of(header: str, requested: Sequence[str] = ()) -> Table | None:
 
     Args:
         header: the first of the two lines.
-        requested: the names of the columns that were asked for, in their order; empty ones are those of the header.
+        requested: the names of the requested columns, in their order; empty names are taken from the header.
     """
     marker = _HEADER.match(header)
     names = list(_NAME.finditer(header, marker.end())) if marker else []

@@ -71,7 +71,7 @@ def _target(value: str | Mapping[str, object]) -> ExporterTarget:
 
 
 def _once(targets: tuple[ExporterTarget, ...]) -> tuple[ExporterTarget, ...]:
-    """Return the targets, none of which may be given twice."""
+    """Return the targets, which must be unique."""
     urls = [target.url for target in targets]
     if len(set(urls)) < len(urls):
         first = next(number for number, url in enumerate(urls) if url in urls[:number])

@@ -48,7 +48,7 @@ _REPUBLISHED = "pulsed_"
 
 
 def page_epoch(layout: Layout, values: Sequence[RawValue], before: Epoch) -> Epoch:
-    """Return the start of the process on a page; that of the page before if it has no other."""
+    """Return the start of the process on a page; without one, the start on the page before."""
     start = before.exporter
     for series, value in zip(layout.series, values, strict=True):
         if series.name.startswith(_REPUBLISHED):
@@ -307,7 +307,7 @@ class Scraper:
         """Return a page, following a few redirects; credentials and headers go to no other host than the URL's.
 
         Args:
-            seconds: the timeout; by default that of the settings.
+            seconds: the timeout; by default the timeout of the settings.
 
         Raises:
             ScrapeFailed: no page came, or one above the size limit.

@@ -32,7 +32,7 @@ from pulsed.reader.exposition.row import (
 # a half minutes, so that a pod that restarts or an exporter that comes back finds its series where they were.
 FORGET_AFTER_PAGES = 10
 
-# More series than this, of which a fifth does not come, are forgotten at once: series may change with each page.
+# If a page has more series than this, and a fifth does not come, they are forgotten: series may change with each page.
 KEPT_SERIES = 4096
 
 # Texts to remember beyond a few per series, so that small pages never come near the bound.
@@ -45,7 +45,7 @@ OLD_SAMPLE = "old_sample"
 """The reason of rows that are rejected because of an old timestamp."""
 
 MIN_DECIMALS = 3
-"""Fewer are those of numbers that are printed without zeros at their end."""
+"""Numbers that are printed without trailing zeros may have fewer."""
 
 _FRACTION = re.compile(r"(?i:_(?:ACTIVE|OCCUPANCY|RATIO))(?:\{|\",)[^\n{}]*\} [01]\.([0-9]+)\s")
 _GROUP_LENGTH = 2**18
@@ -91,7 +91,7 @@ class PageParser:
         self._start_over()
 
     def _start_over(self) -> None:
-        """Forget all series; those of the next page keep the layout if they are the same."""
+        """Forget all series; the layout stays if the next page has the same series."""
         self._layout_outdated = True
         self._series: list[Series] = []
         self._help: dict[str, str] = {}
@@ -178,7 +178,7 @@ class PageParser:
                 others += 1
                 rejected[problem.reason] = rejected.get(problem.reason, 0) + 1
                 if problem.reason == TOO_MANY_SERIES:
-                    self._blocks.clear()  # read_row adds those of rejected rows, too
+                    self._blocks.clear()  # read_row also adds rejected rows
                 if rejected[problem.reason] > max_rejected:
                     raise BadPage(
                         f"More than {max_rejected} rows of the page cannot be read ({problem.reason})", _LARGE_REMEDY
@@ -319,7 +319,7 @@ def _groups_of_lines(text: str) -> Iterator[Sequence[str]]:
         end = text.find("\n", start + _GROUP_LENGTH)
         if end < 0:
             end = len(text)
-        # What is cut off ends a line that is too long to be read.
+        # The cut-off part ends a line that is too long to be read.
         # str.splitlines() would also cut at \x0b, \x85 and \u2028, which may stand inside a label.
         yield text[start : min(end, start + 2 * _GROUP_LENGTH)].split("\n")
         start = end + 1

@@ -27,8 +27,8 @@ class PageLimits:
 
     Attributes:
         max_gpus: GPUs and MIG instances that are new on one page; a page with more is rejected as a whole.
-        max_lines: lines of one page; a page with more is rejected as a whole, as is one of which more than
-            `max_rejected` rows cannot be read.
+        max_lines: lines of one page; a page with more, or with more than `max_rejected` unreadable rows, is rejected as
+            a whole.
         max_series: distinct series of one page. Rows of further series are rejected as `too_many_series`.
         spare_series, device_series: the limit of a page with few devices is the sum of both, the latter per device.
         max_label_sets, spare_label_sets, device_label_sets: the same for distinct sets of labels.
@@ -237,7 +237,7 @@ _MILLISECONDS = 1e11
 
 
 def _time_of(text: str) -> float | None:
-    """Return a timestamp in Unix seconds; None if it is none."""
+    """Return a timestamp in Unix seconds; None if it is invalid."""
     number = read_number(text)
     if number is None or not math.isfinite(number):
         return None

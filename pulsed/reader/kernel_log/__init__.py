@@ -48,7 +48,7 @@ class KernelLog:
 
     Attributes:
         error: why the log cannot be read, or why its lines cannot be used, with the remedy; empty otherwise. A file
-            to which programs log, too, stays unused, also when it is replaced.
+            to which programs also log stays unused, even when it is replaced.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class KernelLog:
             self._begin()
         data = self._next_part()
         if not data and self._is_replaced():
-            data = self._next_part()  # what was written before the replacement
+            data = self._next_part()  # written before the replacement
             if not data:
                 self.close()
                 return self._read_file(now) if self._open() else []
@@ -189,7 +189,7 @@ class KernelLog:
         """Return why the newest lines cannot be used, with the remedy; empty if they can."""
         if self._is_mixed:
             return (
-                f"{self._path}: programs log to it, too, so any user can write a message of the driver; set "
+                f"{self._path}: programs also log to it, so any user can write a message of the driver; set "
                 f"health.kernel_log to {KMSG}, or to a file of the kernel's facility alone (kern.* of rsyslog), and "
                 "restart pulsed"
             )

@@ -2,7 +2,7 @@
 
 A message counts only if the kernel logged it. Every user can log a text that looks like a message of the driver, so
 the facility (records, RFC 5424) or the tag (other syslog lines) must be the kernel's. A tag proves nothing where
-programs log, too: any user chooses it. This module does no I/O.
+programs also log: any user chooses it. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FUTURE_SECONDS = 60.0
 """Time stamps that are later than now by more are not plausible: another clock, time zone or boot."""
 
 _OLDEST_YEARS = 8
-"""Years of time stamps without a year: those of February 29 are every four, or eight, years."""
+"""Years covered by time stamps without a year: February 29 comes every four, or eight, years."""
 
 
 class Now(NamedTuple):
@@ -56,7 +56,7 @@ class LogLine(NamedTuple):
 
     @property
     def is_of_program(self) -> bool:
-        """Whether the tag is that of another program than the kernel."""
+        """Whether the tag belongs to another program than the kernel."""
         return self.is_tagged and not self.stamp["kernel"]
 
     def time(self, now: Now) -> float | None:
@@ -72,7 +72,7 @@ class _Format(NamedTuple):
     """A format of lines.
 
     Attributes:
-        pattern: of the whole line, with the groups `message` and those of the time stamp; `priority`, where there is
+        pattern: of the whole line, with groups `message` and of the time stamp; `priority`, where there is
             one, has the facility, and `kernel` the tag of the kernel.
         time: returns Unix seconds. Raises `ValueError` if there is no such time.
     """

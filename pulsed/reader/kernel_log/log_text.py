@@ -2,7 +2,7 @@
 
 An entry has a line per field and ends with an empty line. A value with line feeds follows its size: text inside a value
 never starts an entry. Further lines of a message are indented (dmesg, journalctl), or have its time stamp
-(the kernel's syslog interface). What is kept of a text is bounded. This module does no I/O and has no clock.
+(the kernel's syslog interface). The kept part of a text is bounded. This module does no I/O and has no clock.
 
 Forms of the messages: NVIDIA's XID catalogue, the open kernel modules (`kernel_rc.c`, NVSwitch driver), public logs.
 Process and channel are optional and have changed between driver versions. On MIG GPUs the instances follow the PCI
@@ -43,7 +43,7 @@ class LogText:
 
     Attributes:
         unknown: shape of the first line whose format is not known, while no line has a known one; empty otherwise.
-        is_mixed: whether programs log, too, in lines that only the tag distinguishes from the kernel's.
+        is_mixed: whether programs also log, in lines that only the tag distinguishes from the kernel's.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ class DriverCall:
         names: DCGM's metrics, in the order of the numbers.
         calls: the call, then what older drivers have instead, which may have fewer numbers.
         is_backup: only called while the first name has no value, of a field or of an earlier row.
-        of_instance: whether MIG instances answer it, too.
+        of_instance: whether MIG instances also answer it.
     """
 
     every: float
@@ -50,7 +50,7 @@ def _get(function: str, *arguments: int, parts: str = "", divide: float | None =
         function: its name after `nvmlDeviceGet`.
         arguments: those after the handle.
         parts: the members that count if the result is a structure; of a list, it is the first number.
-        divide: NVML's unit by that of DCGM's metric.
+        divide: NVML's unit divided by the unit of DCGM's metric.
     """
     name, members = f"nvmlDeviceGet{function}", parts.split()
 
@@ -176,7 +176,7 @@ CALLS: tuple[DriverCall, ...] = (
         _fabric("v2"),
     ),
 )
-"""Every call but those for field values and profiling counters."""
+"""Every call except field values and profiling counters."""
 
 ALL_LINKS = 0xFFFFFFFF
 

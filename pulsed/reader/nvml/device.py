@@ -41,8 +41,8 @@ class DeviceReader:
         offset: share of an interval, 0..1, by which slow calls are moved, so that not all GPUs' are in one tick.
 
     Attributes:
-        device: what is read.
-        links: those of a GPU; None for a MIG instance.
+        device: the device to read.
+        links: of a GPU; None for a MIG instance.
         values: of the last tick, all metrics in an order that stays.
         gone: NVML's error if the GPU no longer answers; 0 while it does.
         profiling_error: why there are no profiling counters, where the driver has any and it is not the GPU's model.
@@ -205,6 +205,6 @@ class _CallGroup:
 
 
 def _period(every: float, settings: NvmlSettings) -> float:
-    """Return the seconds between two reads of what is read so often; `FAST` for all that is always due."""
+    """Return the seconds between two reads of metrics with this period; `FAST` for all that is always due."""
     seconds = settings.slow_interval if every == SLOW else every
     return seconds if seconds > settings.interval else FAST

@@ -22,7 +22,7 @@ _MIG_PROFILE = re.compile(r"MIG (?:\d+c\.)?(\S+)$")
 
 @dataclass(frozen=True, slots=True)
 class NvmlDevice:
-    """A GPU or a MIG instance. Equal if all but the handles is the same.
+    """A GPU or a MIG instance. Equality ignores the handles.
 
     Attributes:
         handle: of the GPU, or of the instance's first compute instance.

@@ -1,4 +1,4 @@
-"""Calls that return many values of a device at once: fields, those of its NVLinks, and profiling counters (GPM)."""
+"""Calls that return many values of a device at once: fields, fields of its NVLinks, and profiling counters (GPM)."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Sample(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """The series of one device: metrics of its reader and of its links, then those of the XIDs, where it has any."""
+    """The series of one device: metrics of its reader and links, then metrics of the XIDs, where it has any."""
 
     reader: DeviceReader
     names: Sequence[str]

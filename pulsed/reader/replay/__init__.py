@@ -1,4 +1,4 @@
-"""The source `replay`: what a recording is, and its playback. Here are its settings."""
+"""The source `replay`: recordings and their playback. Here are its settings."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Playback:
             self._advance()
 
     def _advance(self) -> None:
-        """Read on to the next frame and wake its source; without one wake all, of which the first to run reads on."""
+        """Read on to the next frame and wake its source; without one wake all, and the first to run reads on."""
         if not self._end:
             try:
                 self._frames = self._frames or self._open(self._played)
@@ -188,7 +188,7 @@ class RecordPlayer:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._clock_shift = self._time_shift = 0.0  # what is added to the recorded ones; the latter with each pass
+        self._clock_shift = self._time_shift = 0.0  # added to the recorded ones; the latter with each pass
         self._joins = False  # whether the next tick is the first one of a session or pass
         self._first: RawTick | None = None
         self._last: RawTick | None = None

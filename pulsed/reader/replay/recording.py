@@ -1,4 +1,4 @@
-"""What a recording is: finds out by a look at its first lines, and opens its files, gzipped or not."""
+"""Recordings: detects their format by their first lines, and opens their files, gzipped or not."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "fold
 _MAX_PAGE_BYTES = 16 * 2**20
 
 _Sample = DmonTick | Page | SourceError
-"""What is read for a tick, or an error that costs this tick only."""
+"""The data of a tick, or an error that costs this tick only."""
 
 _Samples = Generator[_Sample | None, None, str]
 
@@ -58,7 +58,7 @@ class ReplaySource(Source):
     The sources of a record take turns in the recorded order, so one that is neither read nor closed holds up the rest.
 
     Args:
-        intervals: nominal seconds between two ticks by target; of a record, the longest of all its sessions. Those of
+        intervals: nominal seconds between two ticks by target; of a record, the longest of its sessions. Intervals of
             another recording may change when it is opened again.
     """
 

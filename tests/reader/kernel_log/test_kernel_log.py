@@ -119,7 +119,7 @@ def test_a_file_that_programs_log_to_is_not_used_and_neither_is_its_successor(
     syslog.write_text(text)
     log = log_of(syslog, clock)
     assert log.poll() is None
-    assert "programs log to it, too, so any user can write a message of the driver" in log.error
+    assert "programs also log to it, so any user can write a message of the driver" in log.error
     assert "/dev/kmsg" in log.error
     syslog.unlink()
     syslog.write_text(line(79, 260))

@@ -1,6 +1,6 @@
 """`/container/metrics`: one row per GPU and container, in the JSON of zxporter's GPU exporter.
 
-Keys, their order, units, indentation and escapes are those of its Go encoder, so that its clients work unchanged. Rows
+Keys, their order, units, indentation and escapes follow its Go encoder, so that its clients work unchanged. Rows
 have the units of DCGM: percent, MiB, MHz and nanoseconds. A quantity that is missing is 0 there, or null on request.
 """
 
@@ -52,8 +52,8 @@ class _RowNumber(NamedTuple):
 
     Attributes:
         quantity: its name in the canonical vocabulary.
-        factor: from base units to those of DCGM.
-        is_of_board: whether rows of MIG instances have the value of their board, as those of dcgm-exporter do.
+        factor: from base units to DCGM's units.
+        is_of_board: whether rows of MIG instances have the value of their board, as in dcgm-exporter.
     """
 
     key: str

@@ -154,7 +154,7 @@ class HostUsage:
         self._busy: float | None = None
 
     def document(self) -> Document:
-        """Return the members of `HostShape` but its problems. In a container it is that of the node."""
+        """Return the members of `HostShape` except its problems. In a container they describe the node."""
         now = self._clock()
         if now - self._measured >= WINDOW_SECONDS:
             self._busy, self._measured = self._cpu_percent() / 100, now

@@ -119,7 +119,7 @@ def health_router(parts: ApiParts) -> APIRouter:
         "/attention",
         response_model=AttentionAnswer,
         responses=REFUSED,
-        summary="What is wrong now: one entry per GPU and per source that does not deliver, the worst first",
+        summary="Current problems: one entry per GPU and per source that does not deliver, the worst first",
     )
     async def attention(limit: Annotated[int, Query(ge=1, le=MAX_TROUBLES)] = 20) -> Response:
         rows = attention_documents(store, time.monotonic())
@@ -172,7 +172,7 @@ def _quantity(name: str) -> Document:
 
 
 class CheckShape(DocumentModel):
-    """A health check: what is wrong when it is raised, when that is, and its inputs."""
+    """A health check: its problem, when it is raised, and its inputs."""
 
     title: str
     rule: str

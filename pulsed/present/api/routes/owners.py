@@ -98,7 +98,7 @@ _ROW_MEMBERS: Any = {
 }
 
 OWNER_ROW = create_model("OwnerRow", __base__=DocumentModel, **_ROW_MEMBERS)
-"""What a pod, workload, job or user does with its GPUs on this node; a row has the members of its group only."""
+"""GPU use of a pod, workload, job or user on this node; a row has the members of its group only."""
 
 
 class ReportShape(NodeAnswer):
@@ -155,7 +155,7 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
 
     async def found_accounts(request: Request, id: str, *, all_kept: bool = False) -> list[OwnerAccount]:
         """Return the accounts of an id, the newest begin first. Files are read if none is in memory, or for all, as for
-        the parts of an array. The id of a step is that of its job where no owner has it."""
+        the parts of an array. The id of a step denotes its job where no owner has it."""
         for name in dict.fromkeys((id, without_step(id))):
             find_in_memory, find_in_files = partial(_in_memory, accounts, name), partial(_in_files, accounts, name)
             found = await made(request, in_memory, find_in_memory)
