@@ -78,7 +78,8 @@ def test_whatever_comes_is_sane_or_missing(unit: Unit, value: float, whole: bool
     number, _ = convert(unit, value, whole)
     if number is not None:
         assert math.isfinite(number)
-        assert number >= unit.low * unit.multiply / unit.divide
+        of_another_unit = unit.lowest * unit.otherwise if unit.otherwise else math.inf
+        assert number >= min(unit.low * unit.multiply / unit.divide, of_another_unit)
         assert not unit.share or 0 <= number <= 1
 
 

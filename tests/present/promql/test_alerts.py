@@ -678,16 +678,13 @@ def test_nodes_that_an_autoscaler_removes_raise_no_alert_and_none_comes_back(tmp
     world = [row for node, values in lives.items() for row in boards_of(node, values)]
     for node, values in lives.items():
         world.append((selector("kube_node_info", {"node": node}), "1+0x288" if node == "broken" else values))
-    firing = {
-        name: {
-            minute: sorted(
-                alert["labels"]["node"] for alert in fired(tmp_path, OF_PULSED, world, {name: minute}, "10m")[name]
-            )
-            for minute in range(300, 2880, 120)
-        }
-        for name in ("PulsedNodeWithoutGpus",)
-    }
-    nodes = {minute: names for minute, names in firing["PulsedNodeWithoutGpus"].items() if names}
+    firing: dict[str, dict[int, list[str]]] = {}
+    for minute in range(300, 2880, 120):
+        for name, alerts in fired(tmp_path, OF_PULSED, world, dict.fromkeys(ALERTS, minute), "10m").items():
+            if alerts:
+                firing.setdefault(name, {})[minute] = sorted(alert["labels"].get("node", "") for alert in alerts)
+    assert set(firing) == {"PulsedNodeWithoutGpus"}
+    nodes = firing["PulsedNodeWithoutGpus"]
     assert set(map(tuple, nodes.values())) == {("broken",)}
     assert sorted(nodes) == list(range(min(nodes), max(nodes) + 1, 120)), "without a gap"
 
