@@ -109,7 +109,7 @@ def pod_metadata(item: JsonObject, keeps_label: Callable[[str], bool]) -> PodMet
     )
 
 
-_HAMI_DEVICE = re.compile(r"[^,:;]+,[^,:;]*,\d+,(\d+)")
+_HAMI_CELLS = 4
 """UUID, type, MiB of memory, percent of the cores; 0: no limit."""
 
 
@@ -118,7 +118,9 @@ def allocated_part(annotations: JsonObject) -> float | None:
     fraction = text(annotations.get("gpu-fraction"))
     if re.fullmatch(r"0?\.\d{1,9}|1(\.0+)?", fraction) and float(fraction) > 0.0:
         return float(fraction)
-    cores = [int(each) for each in _HAMI_DEVICE.findall(text(annotations.get("hami.io/vgpu-devices-allocated")))]
+    devices = text(annotations.get("hami.io/vgpu-devices-allocated")).replace(";", ":").split(":")
+    cells = [cells for device in devices if len(cells := device.split(",")) == _HAMI_CELLS]
+    cores = [int(percent) for *_, percent in cells if re.fullmatch(r"\d{1,3}", percent, re.ASCII)]
     return min(sum(cores) / len(cores) / 100.0, 1.0) if cores and 0 not in cores else None
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -48,8 +47,7 @@ _Job = tuple[str, float | None]
 """Id, and when the newest of its files changed."""
 
 
-_GRES = re.compile(r"(gpu|shard|mps)(?::[^:,(]*[^:,(\d][^:,(]*)?[:=](\d+)")
-"""`gres:shard:3`, `gres/shard:3`, `gpu:a100:4(S:0-1)`: kind, type if any, and number."""
+_KINDS = ("gpu", "shard", "mps")
 
 
 class QueuedJob(NamedTuple):
@@ -198,7 +196,7 @@ class SlurmQueue:
             kinds = await asyncio.to_thread(self._gres)
         except (OSError, subprocess.SubprocessError):  # then only a look-up that is due anyway has it
             kinds = set()
-        self._divides = any(match[1] != "gpu" for gres in kinds for match in _GRES.finditer(gres))
+        self._divides = any(kind != "gpu" for gres in kinds for kind in _numbers(gres))
 
     def _query(self, id: str) -> QueuedJob:
         """Return a job; wait for the controller.
@@ -244,7 +242,7 @@ def parse_job(text: str, id: str) -> QueuedJob:
                 "slurm_job", id, user=user, user_id=user_id, partition=partition, account=account, name=title,
                 labels=labels,
             )  # fmt: skip
-            is_part = nodes and any(match[1] != "gpu" for match in _GRES.finditer(gres))
+            is_part = nodes and any(kind != "gpu" for kind in _numbers(gres))
             return QueuedJob(details, state in _FINAL, *((gres, nodes) if is_part else ()))
     return QueuedJob()
 
@@ -256,13 +254,25 @@ def parts_of_gpus(gres: str, of_node: str) -> float | None:
         gres: what the job has of a node, as `gres:shard:3`.
         of_node: all that the node has, as `gpu:4,shard:16`.
     """
-    in_all: Counter[str] = Counter()
-    for match in _GRES.finditer(of_node):
-        in_all[match[1]] += int(match[2])
-    parts = [(match[1], int(match[2])) for match in _GRES.finditer(gres) if match[1] != "gpu"]
-    if not in_all["gpu"] or any(not in_all[kind] for kind, _ in parts):
+    in_all, parts = _numbers(of_node), _numbers(gres)
+    del parts["gpu"]
+    if not in_all["gpu"] or any(not in_all[kind] for kind in parts):
         return None
-    return sum(number * in_all["gpu"] / in_all[kind] for kind, number in parts) or None
+    return sum(number * in_all["gpu"] / in_all[kind] for kind, number in parts.items()) or None
+
+
+def _numbers(gres: str) -> Counter[str]:
+    """Return the number of each kind of generic resource.
+
+    >>> _numbers("gres/shard:3,gpu:a100:2(S:0-1),gpu:h100:2")
+    Counter({'gpu': 4, 'shard': 3})
+    """
+    numbers: Counter[str] = Counter()
+    for item in gres.split(","):
+        words = item.partition("(")[0].replace("=", ":").replace("/", ":").removeprefix("gres:").split(":")
+        if words[0] in _KINDS and words[-1].isascii() and words[-1].isdigit():
+            numbers[words[0]] += int(words[-1][:9])
+    return numbers
 
 
 def _job(owner: Owner, changed: Mapping[str, float]) -> _Job:

@@ -210,13 +210,13 @@ def lookup(promql: str, *labels: str) -> str:
 
     def in_cluster(selector: re.Match[str]) -> str:
         own = [next(rest) for _ in range(selector[0].count("%q"))]
-        if "cluster" in own:
+        if not own or "cluster" in own:
             names.extend(own)
             return selector[0]
         names.extend(["cluster", *own])
         return f"{{cluster=%q,{selector[0][1:]}"
 
-    promql = re.sub(r"\{[^{}]*%q[^{}]*\}", in_cluster, promql)
+    promql = re.sub(r"\{[^{}]*\}", in_cluster, promql)
     return f"printf `{promql}` {' '.join(f'$labels.{label}' for label in names)} | query"
 
 

@@ -47,7 +47,9 @@ OLD_SAMPLE = "old_sample"
 MIN_DECIMALS = 3
 """Numbers that are printed without trailing zeros may have fewer."""
 
-_FRACTION = re.compile(r"(?i:_(?:ACTIVE|OCCUPANCY|RATIO))(?:\{|\",)[^\n{}]*\} [01]\.([0-9]+)\s")
+_FRACTION = re.compile(
+    r"^(?:\{\")?[^\n{}\"]*(?i:_(?:ACTIVE|OCCUPANCY|RATIO))(?:\{|\",)[^\n{}]*\} [01]\.([0-9]+)\s", re.MULTILINE
+)
 _GROUP_LENGTH = 2**18
 _MAX_INVALID_BYTES = 2**16
 _LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.max_gpus"
