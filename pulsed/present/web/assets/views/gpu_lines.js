@@ -90,13 +90,8 @@ export class GpuLines {
     const { fleet } = this.context;
     const mean = { field: "mean", label: "mean", colour: "fg", width: 2.5 };
     if (this.mode === "spread") return [{ ...mean, colour: "series-1", low: "low", high: "high" }];
-    const lines = this.positions.map((i, at) => ({ field: fleet.keys[i], label: this.nameOf(i), colour: `series-${1 + (at % COLOURS)}`, dash: at % (2 * COLOURS) >= COLOURS ? [4, 3] : undefined }));
+    const lines = this.positions.map((i, at) => ({ field: fleet.keys[i], label: this.context.fleet.labelOf(i), colour: `series-${1 + (at % COLOURS)}`, dash: at % (2 * COLOURS) >= COLOURS ? [4, 3] : undefined }));
     return this.hasMean && lines.length > 1 ? [...lines, mean] : lines;
-  }
-
-  nameOf(i) {
-    const { fleet } = this.context;
-    return `${fleet.hasSeveralNodes() ? `${fleet.gpus.node[i]} ` : ""}${fleet.nameOf(i)}`;
   }
 
   toggle(line) {
@@ -156,7 +151,7 @@ export class GpuLines {
       const [, field, , , limit] = QUANTITIES[this.names[at]];
       const columns = this.series.map((each) => aligned(each, field, time));
       const series = { time, step: this.seconds / this.points, fields: {} };
-      if (this.mode === "map") return chart.draw(series, columns, this.positions.map((i) => this.nameOf(i)), marks.map((mark) => ({ ...mark, row: keys.indexOf(mark.key) })));
+      if (this.mode === "map") return chart.draw(series, columns, this.positions.map((i) => this.context.fleet.labelOf(i)), marks.map((mark) => ({ ...mark, row: keys.indexOf(mark.key) })));
       const shown = columns.filter((_, number) => !this.hidden.has(keys[number]));
       if (this.mode === "spread" || this.hasMean) Object.assign(series.fields, spreadOf(shown, time.length));
       if (this.hidden.has("mean")) series.fields.mean = time.map(() => null);
