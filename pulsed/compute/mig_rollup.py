@@ -53,8 +53,7 @@ class Partitioning(NamedTuple):
         pattern: found in the names of the products, and no earlier one.
         compute_slices: that instances can have.
         memory_slices: that instances can have.
-        most_slices: largest number of compute slices that the SMs of the board make up; an undivided board has more
-            than its instances can have.
+        most_slices: all SMs of the board, in compute slices; some boards have more SMs than instances can use.
         by_memory: whether the SMs of an instance follow its memory slices where these are more.
     """
 

@@ -137,6 +137,7 @@ class AccountsFeature(Feature):
         if self._kept is not None:
             await asyncio.to_thread(self._kept.load)
         swept = tried = refreshed = time.monotonic()
+        is_unread = True
         day = int(time.time() // DAY)
         while True:
             await aligned_sleep(LOOK_SECONDS)
@@ -150,17 +151,20 @@ class AccountsFeature(Feature):
             if files is not None and files.unwritten and (not files.status.is_failing or now - tried >= RETRY_SECONDS):
                 tried = now
                 await asyncio.to_thread(files.write)
-            if self._kept is not None and now - refreshed >= REFRESH_SECONDS:
+                is_unread = True
+            if self._kept is not None and is_unread and now - refreshed >= REFRESH_SECONDS:
                 refreshed = now
                 newer = {digest(account_key(each)) for each in self.accounting.unfinished}
-                await asyncio.to_thread(self._refresh, self._kept, newer)
+                is_unread = not await asyncio.to_thread(self._refresh, self._kept, newer)
 
-    def _refresh(self, kept: KeptUsage, newer: set[int]) -> None:
-        """Read what was added to the files of accounts, so that a report need not."""
+    def _refresh(self, kept: KeptUsage, newer: set[int]) -> bool:
+        """Read the accounts that were added to the files, so that no report has to; return whether all were read."""
         try:
             kept.refresh(newer, ReadingTime(READ_SECONDS))
         except (OSError, ReadingStopped) as error:
             log.debug("the sums of reports are not up to date", extra={"error": str(error)})
+            return False
+        return True
 
     def restore(self) -> None:
         """Load the accounts that have ended in earlier runs."""

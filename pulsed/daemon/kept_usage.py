@@ -103,7 +103,6 @@ class KeptUsage:
         self._paths, self._here = paths, here
         self._file = None if folder is None else folder / FILE_NAME
         self._sums: dict[int, _FileSums] = {}  # by inode: a file may get another name
-        self._sizes: Sequence[tuple[Path, int]] = ()
         self._saved: frozenset[tuple[int, int]] = frozenset()
         self._lock = Lock()
 
@@ -121,21 +120,22 @@ class KeptUsage:
             log.warning("the sums of reports cannot be used", extra={"path": str(self._file), "error": str(error)})
 
     def refresh(self, newer: set[int], check: Check) -> None:
-        """Bring the sums of all files up to date, so that a report waits for none, and keep those of past days.
+        """Read accounts that were added to the files, and save the sums of past days.
 
-        Arguments are those of `usage`.
+        Args:
+            newer: digests of accounts outside the files; digests of accounts in the files are added.
+            check: called for each account; an exception from it ends the reading.
+
+        Raises:
+            OSError: a file cannot be read or written.
         """
-        sizes = [(path, path.lstat().st_size) for path in self._paths(0.0)]
-        if sizes == self._sizes:
-            return
         past = list[_FileSums]()
-        for path, _ in reversed(sizes):
+        for path in reversed(self._paths(0.0)):
             with self._lock:
                 sums = self._of_file(path, newer, check)
                 self._sums[sums.inode] = sums
             newer.update(sums.keys)
             past.append(sums)
-        self._sizes = sizes
         kept = [each for each in past[1:] if each.keys]
         names = frozenset((each.inode, each.end) for each in kept)
         if self._file is not None and names != self._saved:

@@ -25,8 +25,7 @@ _OTHERS = "other owners"
 OTHER = Owner("nobody", "other", user=_OTHERS, account=_OTHERS, namespace=_OTHERS, name=_OTHERS)
 """All owners without an account of their own, which reports show as one."""
 
-_NO_OWNER = "(no owner)"
-FREE = Owner("nobody", "free", user=_NO_OWNER, account=_NO_OWNER, namespace=_NO_OWNER, workload=_NO_OWNER)
+FREE = Owner("nobody", "free")
 """The owner, in reports only, of all GPU time without another owner: with it, the rows add up to the bill."""
 
 MAX_EVENTS = 32

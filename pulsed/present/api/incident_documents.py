@@ -60,22 +60,24 @@ class IncidentLog:
 
 def _add(troubles: Troubles, change: Change) -> bool:
     """Add a change to the troubles of its GPU; return whether it is a new trouble."""
-    time, told = change.time, change.document
+    time, document = change.time, change.document
     if change.kind == "xid":
-        severity: State = told["severity"] if SEVERITY[told["severity"]] > 0 else "info"
-        text = f"XID {told['code']}: {told['description']}"
-        return troubles.add_moment("xid", str(told["code"]), time, severity, text, told["remedy"])
+        severity: State = document["severity"] if SEVERITY[document["severity"]] > 0 else "info"
+        text = f"XID {document['code']}: {document['description']}"
+        return troubles.add_moment("xid", str(document["code"]), time, severity, text, document["remedy"])
     if change.kind == "removal":
-        return troubles.add_moment("removal", told["reason"], time, "warn", told["message"], "")
+        return troubles.add_moment("removal", document["reason"], time, "warn", document["message"], "")
     if change.kind == "finding":
-        name, state = told["finding"], told["state"]
+        name, state = document["finding"], document["state"]
         remedy = FINDING_TEXTS.get(name, "")
         return troubles.add_state(
-            "finding", name, time, "warn" if state == "suspected" else "ok", told["message"] or "", remedy
+            "finding", name, time, "warn" if state == "suspected" else "ok", document["message"] or "", remedy
         )
-    if not told["check"]:
+    if not document["check"]:
         return False
-    return troubles.add_state("health", told["check"], time, told["after"], told["message"], told["remedy"])
+    return troubles.add_state(
+        "health", document["check"], time, document["after"], document["message"], document["remedy"]
+    )
 
 
 SILENT = SEVERITY["hot"]

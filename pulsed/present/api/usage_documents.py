@@ -218,6 +218,9 @@ MAX_ROWS = 5_000
 
 OTHERS = "(others)"
 
+NO_OWNER = "(no owner)"
+"""The labels of the row of GPU time without an owner."""
+
 
 class UsageSums:
     """What owners got out of their GPUs, by groupings.
@@ -319,7 +322,7 @@ def usage(accounts: Iterable[OwnerAccount], by: GroupBy, here: str) -> Usage:
 
 def _labels(by: GroupBy, owner: Owner, node: str) -> dict[str, str]:
     if owner.key == FREE.key:
-        return dict.fromkeys(LABELS[by], FREE.user)
+        return dict.fromkeys(LABELS[by], NO_OWNER)
     return {label: node if label == "node" else getattr(owner, label) for label in LABELS[by]}
 
 

@@ -15,6 +15,7 @@ from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.findings import FindingDetector
+from pulsed.owners.report.owner_totals import WorkloadTotals
 from pulsed.present.exposition.catalog import NAMES, catalog
 from pulsed.present.exposition.owner_families import OWNER_NAMES, OwnerFamilies
 from tests.compute.streams import DAY, GPU, OTHER, activity
@@ -272,6 +273,19 @@ def test_an_unknown_quantity_is_absent() -> None:
         "pulsed_job_real_utilization_unknown_seconds_total",
         "pulsed_job_idle_seconds_total",
     }
+
+
+def test_time_without_an_owner_is_no_series_of_a_workload_or_user() -> None:
+    published = Published()
+    for owners in ((ANN,), (), ()):
+        published.sees((owners, WORKS), times=3)
+    ended = published.node.accounting.free()
+    assert ended is not None
+    published.node.accounting.end_free()
+    workloads = WorkloadTotals()
+    workloads.end(ended)
+    assert workloads.sums == {}
+    assert "no owner" not in str(published.series())
 
 
 def test_every_family_is_one_that_can_be_excluded() -> None:
