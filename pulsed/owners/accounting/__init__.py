@@ -14,9 +14,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from pulsed.compute.mig_rollup import shares_of
 from pulsed.model.counters import CounterSnapshot
-from pulsed.model.gpu import BoardKey, Device, GpuKey
+from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.result import Result
 from pulsed.model.tick import GpuRow, Tick
@@ -24,7 +23,9 @@ from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.account import FREE, LEAKED, RAISED, Accounts, OwnerAccount, OwnerEvent
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.activity import Extremes
-from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, total, value
+from pulsed.owners.accounting.board_energy import BoardEnergyDivision
+from pulsed.owners.accounting.counter_vector import increase, observed
+from pulsed.owners.accounting.free_time import FreeTime
 from pulsed.owners.accounting.owner_roster import UNKNOWN_SECONDS, OwnerChange, OwnerRoster
 
 SILENT_SECONDS = 600.0
@@ -111,17 +112,14 @@ class OwnerAccounting:
     ) -> None:
         self._views: dict[str, _TargetView] = {}
         self._gpus: dict[GpuKey, AccountedGpu] = {}
-        self._free_since: float | None = None
-        self._forgotten: dict[
-            str, tuple[Device, CounterVector]
-        ] = {}  # by node: time without owner of GPUs that are gone
-        self._boards: dict[BoardKey, CounterSnapshot] = {}  # with MIG, in the newest tick
+        self._free = FreeTime()
+        self._board_energy = BoardEnergyDivision()
         self._on_end = on_end
         self._owners = OwnerRoster(self._gpus, ended_at, on_end, on_return)
 
     def add(self, tick: Tick) -> Sequence[OwnerChange]:
         """Account for the next tick of a target; return the owners that began and ended."""
-        self._free_since = tick.time if self._free_since is None else self._free_since
+        self._free.begin(tick.time)
         view = self._views.get(tick.target)
         if view is not None and tick.now - view.tick.now > _silent_seconds(tick):
             for gpu in view.gpus.values():
@@ -143,7 +141,7 @@ class OwnerAccounting:
                         gpu.continue_change(rows[key])
                     gpu.row = rows[key]
         if any(row.is_split for row in tick.gpus):
-            self._divide_board_energy(view, tick)
+            self._board_energy.add_sample(tick, view.gpus.values())
         for gpu in view.owned:
             gpu.add_extremes(tick)
         for gpu in view.held:
@@ -235,34 +233,20 @@ class OwnerAccounting:
         present = {key for view in self._views.values() for key in view.gpus}
         absent = [key for key in self._gpus if key not in present]
         for key in absent[: max(0, len(absent) - MAX_ABSENT_GPUS)]:
-            gpu = self._gpus.pop(key)
-            device, free = self._forgotten.get(gpu.device.entity.node, (gpu.device, EMPTY))
-            self._forgotten[device.entity.node] = device, added(free, gpu.free)
+            self._free.forget(self._gpus.pop(key))
 
     def free(self) -> OwnerAccount | None:
         """Return the account of GPU time without an owner, since it was ended last; None without any."""
         for gpu in self._gpus.values():
             if not gpu.owners and (last := self._last(gpu)) is not None:
                 gpu.close(*last)
-        parts = [*((gpu.device, gpu.free) for gpu in self._gpus.values()), *self._forgotten.values()]
-        parts = [part for part in parts if part[1] is not EMPTY]
-        if not parts or self._free_since is None:
-            return None
-        newest = max(view.tick.time for view in self._views.values()) if self._views else self._free_since
-        account = OwnerAccount(FREE, self._free_since, self._free_since, newest)
-        account.elapsed = max(newest - self._free_since, 0.0)
-        for device, counters in parts:
-            on_gpu = account.on(device)
-            on_gpu.alone, on_gpu.held = added(on_gpu.alone, counters), on_gpu.held + observed(counters)
-        return account
+        times = [view.tick.time for view in self._views.values()]
+        return self._free.account(self._gpus.values(), max(times, default=0.0))
 
     def end_free(self) -> None:
         """End the account of the time without an owner, and begin the next one: there is one a day."""
         account = self.free()
-        self._free_since = None
-        self._forgotten.clear()
-        for gpu in self._gpus.values():
-            gpu.free = EMPTY
+        self._free.reset(self._gpus.values())
         if account is not None:
             account.end = account.last_seen
             self._on_end(account)
@@ -311,32 +295,6 @@ class OwnerAccounting:
         view.owned, view.held = [gpu for gpu in gpus.values() if gpu.owners], list(held.values())
         if len(self._gpus) > MAX_ABSENT_GPUS + sum(len(each.gpus) for each in self._views.values()):
             self._forget_gpus()
-
-    def _divide_board_energy(self, view: _TargetView, tick: Tick) -> None:
-        """Divide the energy of each board among its MIG instances with owners, otherwise all, by their compute slices.
-
-        No tool measures the energy of an instance. It gets all energy of its board if the other instances are free.
-        """
-        instances: dict[BoardKey, list[AccountedGpu]] = {}
-        for gpu in view.gpus.values():
-            if gpu.device.entity.kind == "mig" and gpu.missed is None:
-                instances.setdefault(gpu.device.entity.board, []).append(gpu)
-        for row in tick.gpus:
-            if not row.is_split or not row.is_listed:
-                continue
-            board, counters = row.device.entity.board, row.result.counters
-            before, self._boards[board] = self._boards.get(board), counters
-            gpus = instances.get(board, [])
-            gpus = [gpu for gpu in gpus if gpu.owners] or gpus
-            slices = [shares_of(gpu.device.entity.mig_profile, gpu.device.model).slices for gpu in gpus]
-            if before is None or before.created != counters.created or not gpus or None in slices:
-                continue
-            gained = increase(before, counters)
-            joules, unknown = total(gained, "class_energy_joules"), value(gained, "energy_unknown_seconds") or 0.0
-            for gpu, part in zip(gpus, slices, strict=True):
-                if joules is not None and part is not None:
-                    share = part / sum(filter(None, slices))
-                    gpu.add_board_energy(joules, share, observed(gained) - unknown)
 
     def _keeps_owners(self, key: GpuKey, row: GpuRow, tick: Tick) -> bool:
         """Return whether a GPU with unknown owners still belongs to its owners: labels come and go."""
