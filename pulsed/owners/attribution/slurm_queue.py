@@ -216,7 +216,10 @@ class SlurmQueue:
         job = parse_job(done.stdout, id)
         if not job.gres:
             return job
-        kinds = self._gres(f"--nodes={job.nodes}")
+        try:
+            kinds = self._gres(f"--nodes={job.nodes}")
+        except (OSError, subprocess.SubprocessError):  # only the job's part is unknown then
+            return job
         return job._replace(gpus=parts_of_gpus(job.gres, kinds.pop())) if len(kinds) == 1 else job
 
     def _gres(self, *options: str) -> set[str]:

@@ -269,3 +269,10 @@ async def test_the_parts_of_jobs_of_a_real_slurm(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(("text", "part"), [("0.75", 0.75), ("1", 1.0), ("0", None), ("1.5", None), ("half", None)])
 def test_the_share_in_a_file(text: str, part: float | None) -> None:
     assert [owner.allocated for owner in parse_job_file(f"job_id=1\nshare={text}\n").owners] == [part]
+
+
+async def test_without_sinfo_only_the_part_of_a_job_is_unknown(tmp_path: Path) -> None:
+    queue = SlurmQueue(command(tmp_path, rf"printf '{squeued('4711', '4711', gres='gres:shard:3')}'"))
+    claims = Claims({"0": (JOB,)})
+    await eventually(lambda: queue.complete(claims).owners["0"][0].name == "train")
+    assert queue.complete(claims).owners["0"][0].allocated is None
