@@ -136,10 +136,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         ) as daemon:
             wait_for_all(daemon, len(targets))
             ((_, uuid, _),) = identities(T4)
+            gpus, metrics = of_one_tick(daemon)
             yield Seen(
-                daemon.get("/metrics"),
+                metrics,
                 daemon.get("/metrics", {"Accept": "application/openmetrics-text;version=1.0.0"}),
-                daemon.get("/gpus"),
+                gpus,
                 daemon.get(f"/gpus/{uuid}"),
                 daemon.get("/gpus/0"),
                 daemon.get("/gpus/99"),
@@ -156,6 +157,26 @@ def wait_for_all(daemon: Daemon, targets: int) -> None:
         return len(re.findall(r"^pulsed_source_up\{.*\} 1$", page, re.MULTILINE)) == targets
 
     until(is_read)
+
+
+def of_one_tick(daemon: Daemon) -> tuple[Answer, Answer]:
+    """``/gpus`` and ``/metrics`` that say the same moment: no GPU had another reading between the two.
+
+    Some of the pages show one board under several host names, so that what is known of it grows with each tick.
+    """
+
+    def readings(gpus: Answer) -> list[Any]:
+        return [(one["uuid"], one["mig"], one["metrics"]) for one in gpus.json()["gpus"]]
+
+    pair: list[Answer] = []
+
+    def is_still() -> bool:
+        before, metrics, after = daemon.get("/gpus"), daemon.get("/metrics"), daemon.get("/gpus")
+        pair[:] = after, metrics
+        return readings(before) == readings(after)
+
+    until(is_still)
+    return pair[0], pair[1]
 
 
 def test_every_gpu_of_every_page_is_served(seen: Seen) -> None:

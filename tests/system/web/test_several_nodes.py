@@ -111,7 +111,7 @@ def test_many_gpus_are_a_band_or_a_map_over_time(browser: Browser, fleet: Daemon
         shown.first.focus()
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowDown")
-        expect(page.locator(".chart figcaption small").first).to_contain_text("big-1 GPU 1, ")
+        expect(page.locator(".chart figcaption small").first).to_contain_text("big-1 · 1, ")
         assert opened.violations() == []
 
 
