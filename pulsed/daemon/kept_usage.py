@@ -42,7 +42,7 @@ class _FileSums:
         keys: digests of its accounts, sorted.
         superseded: keys that are newer elsewhere, and not in the sums.
         first_end: the earliest end of an account, in Unix seconds.
-        packed: rows of each grouping, and the worst jobs, compressed.
+        packed: rows of each grouping, the worst jobs and the GPUs, each compressed.
     """
 
     inode: int
@@ -50,18 +50,25 @@ class _FileSums:
     keys: array[int] = field(default_factory=lambda: array("Q"))
     superseded: frozenset[int] = frozenset()
     first_end: float = float("inf")
-    packed: bytes = b""
+    packed: dict[str, bytes] = field(default_factory=dict)
 
     def usage(self, by: GroupBy) -> Usage:
         """Return the sums by a grouping, without costs."""
-        parts = json.loads(zlib.decompress(self.packed))
-        return Usage(parts[by], parts["worst"], parts["gpus"])
+        if not self.packed:
+            return NO_USAGE
+        return Usage(*(json.loads(zlib.decompress(self.packed[part])) for part in (by, "worst", "gpus")))
 
     def dump(self) -> Mapping[str, object]:
         """Return the sums for a file."""
-        texts = {"keys": b64encode(self.keys.tobytes()).decode(), "packed": b64encode(self.packed).decode()}
-        return {"inode": self.inode, "end": self.end, "first_end": self.first_end, **texts,
-                "superseded": list(self.superseded)}  # fmt: skip
+        packed = {part: b64encode(data).decode() for part, data in self.packed.items()}
+        return {
+            "inode": self.inode,
+            "end": self.end,
+            "first_end": self.first_end,
+            "keys": b64encode(self.keys.tobytes()).decode(),
+            "packed": packed,
+            "superseded": list(self.superseded),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +79,14 @@ class _SavedSums:
     end: int
     first_end: float
     keys: str
-    packed: str
+    packed: dict[str, str]
     superseded: list[int]
 
     def load(self) -> _FileSums:
         """Return the sums. Raises ValueError."""
         keys = array("Q", b64decode(self.keys, validate=True))
-        sums = _FileSums(self.inode, self.end, keys, frozenset(self.superseded), self.first_end, b64decode(self.packed))
+        packed = {part: b64decode(text) for part, text in self.packed.items()}
+        sums = _FileSums(self.inode, self.end, keys, frozenset(self.superseded), self.first_end, packed)
         for by in GROUPINGS:
             sums.usage(by)
         return sums
@@ -227,16 +235,18 @@ _FORMAT = [*GROUPINGS, *SUMS]
 """Sums by other groupings, or of other numbers, are not used."""
 
 
-def _packed(before: _FileSums, added: UsageSums) -> bytes:
-    worst = added.worst
-    usages = {by: Usage(added.rows(by), worst, added.gpus) for by in GROUPINGS}
-    if before.packed:
-        usages = {by: before.usage(by).plus(usage, by) for by, usage in usages.items()}
-    parts: Mapping[str, object] = {by: usage.rows for by, usage in usages.items()} | {
-        "worst": usages["user"].worst,
-        "gpus": usages["user"].gpus,
-    }
-    return zlib.compress(json_bytes(parts), 1)
+def _packed(before: _FileSums, added: UsageSums) -> dict[str, bytes]:
+    """Return the sums with those before; one grouping after the other, since all rows at once take several MiB."""
+    worst, gpus = added.worst, added.gpus
+    packed = dict[str, bytes]()
+    for by in GROUPINGS:
+        usage = before.usage(by).plus(Usage(added.rows(by), worst, gpus), by)
+        packed[by] = _compressed(usage.rows)
+    return packed | {"worst": _compressed(usage.worst), "gpus": _compressed(usage.gpus)}
+
+
+def _compressed(part: object) -> bytes:
+    return zlib.compress(json_bytes(part), 1)
 
 
 def _accounts(path: Path, begin: int, end: int, check: Check) -> Iterator[OwnerAccount]:
