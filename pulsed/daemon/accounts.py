@@ -30,7 +30,7 @@ from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, ac
 from pulsed.owners.findings import FindingDetector
 from pulsed.owners.report.owner_totals import WorkloadTotals
 from pulsed.owners.settings import AccountsSettings
-from pulsed.present.api.account_lookup import Accounts, ReadingStopped, ReadingTime, digest
+from pulsed.present.api.account_lookup import AccountDigests, Accounts, ReadingStopped, ReadingTime, digest
 from pulsed.present.api.event_documents import finding_change, owner_change
 from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.regular_file import lines_from_end
@@ -154,10 +154,10 @@ class AccountsFeature(Feature):
                 is_unread = True
             if self._kept is not None and is_unread and now - refreshed >= REFRESH_SECONDS:
                 refreshed = now
-                newer = {digest(account_key(each)) for each in self.accounting.unfinished}
+                newer = AccountDigests(digest(account_key(each)) for each in self.accounting.unfinished)
                 is_unread = not await asyncio.to_thread(self._refresh, self._kept, newer)
 
-    def _refresh(self, kept: KeptUsage, newer: set[int]) -> bool:
+    def _refresh(self, kept: KeptUsage, newer: AccountDigests) -> bool:
         """Read the accounts that were added to the files, so that no report has to; return whether all were read."""
         try:
             kept.refresh(newer, ReadingTime(READ_SECONDS))

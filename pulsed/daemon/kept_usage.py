@@ -24,7 +24,7 @@ from pulsed.json_text import json_bytes
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import account_key, ended_account
 from pulsed.owners.report.usage import SUMS, GroupBy
-from pulsed.present.api.account_lookup import Check, digest
+from pulsed.present.api.account_lookup import AccountDigests, Check, digest
 from pulsed.present.api.usage_documents import NO_USAGE, Usage, UsageSums
 from pulsed.regular_file import open_regular, read_regular, replace_file
 
@@ -127,7 +127,7 @@ class KeptUsage:
         except (OSError, ValueError, TypeError, KeyError, BinasciiError, zlib.error, RecursionError) as error:
             log.warning("the sums of reports cannot be used", extra={"path": str(self._file), "error": str(error)})
 
-    def refresh(self, newer: set[int], check: Check) -> None:
+    def refresh(self, newer: AccountDigests, check: Check) -> None:
         """Read accounts that were added to the files, and save the sums of past days.
 
         Args:
@@ -142,7 +142,7 @@ class KeptUsage:
             with self._lock:
                 sums = self._of_file(path, newer, check)
                 self._sums[sums.inode] = sums
-            newer.update(sums.keys)
+            newer.add(sums.keys)
             past.append(sums)
         kept = [each for each in past[1:] if each.keys]
         names = frozenset((each.inode, each.end) for each in kept)
@@ -150,7 +150,7 @@ class KeptUsage:
             replace_file(self._file, json_bytes({"format": _FORMAT, "files": [each.dump() for each in kept]}))
             self._saved = names
 
-    def usage(self, since: float, by: GroupBy, newer: set[int], check: Check) -> Usage:
+    def usage(self, since: float, by: GroupBy, newer: AccountDigests, check: Check) -> Usage:
         """Return the sums of the accounts that have not ended before a Unix time, without costs.
 
         Args:
@@ -176,19 +176,19 @@ class KeptUsage:
                     part = only.usage(by)
             except OSError:  # it was removed, or cannot be read, which is logged where it is written
                 continue
-            newer.update(sums.keys)
+            newer.add(sums.keys)
             total = total.plus(part, by)
         if paths == self._paths(0.0):
             with self._lock:
                 self._sums = {inode: sums for inode, sums in self._sums.items() if inode in read}
         return total
 
-    def _of_file(self, path: Path, newer: set[int], check: Check) -> _FileSums:
+    def _of_file(self, path: Path, newer: AccountDigests, check: Check) -> _FileSums:
         """Return the sums of a file; only its end is read if the rest is known."""
         status = path.lstat()
         sums = self._sums.get(status.st_ino)
         is_known = sums is not None and sums.end <= status.st_size
-        if sums is not None and is_known and sums.superseded == newer.intersection(sums.keys):
+        if sums is not None and is_known and sums.superseded == newer.among(sums.keys):
             if sums.end == status.st_size:
                 return sums
             if (longer := self._read(path, sums, status.st_size, newer, check)) is not None:
@@ -198,7 +198,7 @@ class KeptUsage:
             whole = self._read_backwards(path, _FileSums(status.st_ino, 0), status.st_size, newer, check)
         return whole
 
-    def _read(self, path: Path, before: _FileSums, end: int, newer: set[int], check: Check) -> _FileSums | None:
+    def _read(self, path: Path, before: _FileSums, end: int, newer: AccountDigests, check: Check) -> _FileSums | None:
         """Return the sums with what follows in the file; None if an account follows that is among them already."""
         added, keys, superseded = UsageSums(GROUPINGS, self._here), set(before.keys), set(before.superseded)
         first_end = before.first_end
@@ -216,7 +216,7 @@ class KeptUsage:
             before.inode, end, array("Q", sorted(keys)), frozenset(superseded), first_end, _packed(before, added)
         )
 
-    def _read_backwards(self, path: Path, empty: _FileSums, end: int, newer: set[int], check: Check) -> _FileSums:
+    def _read_backwards(self, path: Path, empty: _FileSums, end: int, newer: AccountDigests, check: Check) -> _FileSums:
         """Return the sums of a file, of accounts that are in it twice the last ones."""
         last = dict[int, int]()
         for number, account in enumerate(_accounts(path, 0, end, check)):
@@ -227,7 +227,7 @@ class KeptUsage:
             first_end = min(first_end, account.end or 0.0)
             if last[key] == number and key not in newer:
                 sums.add(account)
-        superseded = frozenset(newer.intersection(last))
+        superseded = newer.among(last)
         return _FileSums(empty.inode, end, array("Q", sorted(last)), superseded, first_end, _packed(empty, sums))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from pulsed.daemon.kept_usage import FILE_NAME, GROUPINGS, KeptUsage
 from pulsed.owners.accounting.saved_accounts import account_key, ended_account
 from pulsed.owners.report.usage import GroupBy
-from pulsed.present.api.account_lookup import ReadingStopped, ReadingTime, digest
+from pulsed.present.api.account_lookup import AccountDigests, ReadingStopped, ReadingTime, digest
 from pulsed.present.api.usage_documents import MAX_ROWS, OTHERS, Usage, usage
 from tests.support.attacks.account_files import write_account_files
 
@@ -31,13 +31,13 @@ class Files:
     def lines(self) -> list[bytes]:
         return [line for path in self.paths() for line in path.read_bytes().splitlines(keepends=True)]
 
-    def usage(self, since: float = 0.0, by: GroupBy = "user", newer: set[int] | None = None) -> Usage:
+    def usage(self, since: float = 0.0, by: GroupBy = "user", newer: Iterable[int] = ()) -> Usage:
         self.checks = 0
 
         def check() -> None:
             self.checks += 1
 
-        return self.kept.usage(since, by, set() if newer is None else newer, check)
+        return self.kept.usage(since, by, AccountDigests(newer), check)
 
     def expected(self, lines: list[bytes], by: GroupBy = "user") -> dict[str, Any]:
         return sums(usage([ended_account(line) for line in lines], by, "here"), by)
@@ -115,7 +115,7 @@ def test_what_was_read_before_the_time_was_over_is_kept(files: Files) -> None:
             raise ReadingStopped
 
     with pytest.raises(ReadingStopped):
-        files.kept.usage(0.0, "user", set(), check)
+        files.kept.usage(0.0, "user", AccountDigests(), check)
     assert sums(files.usage()) == files.expected(lines)
     assert files.checks <= len(lines) // 2
 
@@ -140,7 +140,7 @@ def test_reading_stops_when_it_takes_too_long_or_the_client_is_gone(stops: Calla
 def test_the_sums_of_past_days_are_kept_over_a_restart(files: Files) -> None:
     lines = files.lines()
     files.kept = KeptUsage(files.paths, "here", files.folder)
-    files.kept.refresh(set(), lambda: None)
+    files.kept.refresh(AccountDigests(), lambda: None)
     assert sums(files.usage()) == files.expected(lines)
     assert files.checks == 0, "the refresh has read all"
     files.kept = KeptUsage(files.paths, "here", files.folder)
@@ -163,7 +163,7 @@ def test_the_sums_of_past_days_are_kept_over_a_restart(files: Files) -> None:
 )
 def test_saved_sums_that_are_not_valid_are_computed_again(files: Files, change: Callable[[str], str]) -> None:
     files.kept = KeptUsage(files.paths, "here", files.folder)
-    files.kept.refresh(set(), lambda: None)
+    files.kept.refresh(AccountDigests(), lambda: None)
     saved = files.folder / FILE_NAME
     saved.write_text(change(saved.read_text()))
     files.kept = KeptUsage(files.paths, "here", files.folder)

@@ -37,6 +37,7 @@ from pulsed.owners.report.owner_totals import (
 from pulsed.owners.report.usage import GroupBy
 from pulsed.present.api.account_documents import AccountShape, account_document
 from pulsed.present.api.account_lookup import (
+    AccountDigests,
     AccountFilter,
     Accounts,
     ReadingStopped,
@@ -264,7 +265,7 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
         free = accounts.running.free()
         unfinished = [*running_accounts(accounts, account_filter), *([free] if free is not None else ())]
         running = usage(unfinished, by, store.node)
-        newer = {digest(account_key(each)) for each in accounts.running.unfinished}
+        newer = AccountDigests(digest(account_key(each)) for each in accounts.running.unfinished)
 
         def ended(check: ReadingTime) -> Usage:
             """Return the sums of the accounts in files, and of those in memory that are in none."""
