@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from orjson import Fragment
 from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
@@ -43,7 +44,7 @@ class Failure(DocumentModel):
 
 
 def json_response(
-    document: Mapping[str, Any] | Sequence[Document], status: int = 200, headers: Mapping[str, str] | None = None
+    document: Mapping[str, Any] | Sequence[Document | Fragment], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a document as JSON."""
     return Response(json_bytes(document), status, headers, media_type="application/json")

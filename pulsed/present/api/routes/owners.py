@@ -10,9 +10,11 @@ from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from orjson import Fragment
 from pydantic import Field, create_model
 
 from pulsed.durations import DAY
+from pulsed.json_text import as_text
 from pulsed.lane import Lane, LaneFull
 from pulsed.model.gpu import GpuKey
 from pulsed.model.job_names import group_of, without_step
@@ -154,6 +156,9 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
             text = f"reading the files of accounts takes more than {READ_SECONDS:g} s; try again, or with a later since"
             raise ApiError(503, text, {"Retry-After": "10"}) from None
 
+    def text_of(account: OwnerAccount) -> Fragment:
+        return as_text(account_document(account, store.node, accounts.prices()))
+
     async def found_accounts(request: Request, id: str, *, all_kept: bool = False) -> list[OwnerAccount]:
         """Return the accounts of an id, the newest begin first. Files are read if none is in memory, or for all, as for
         the parts of an array. The id of a step denotes its job where no owner has it."""
@@ -195,7 +200,7 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
         idle = _idle_gpus(fresh_owners(store, accounts.running, time.monotonic()), running)
         if sort == "idle":
             running.sort(key=lambda each: -len(idle.get(each, ())))
-        shown = [account_document(each, store.node, accounts.prices()) for each in running[offset : offset + limit]]
+        shown = [text_of(each) for each in running[offset : offset + limit]]
         begin = max(0, offset - len(running))
         end = begin + limit - len(shown)
         if state != "running" and begin < end:
@@ -204,8 +209,7 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
                 request,
                 lane,
                 lambda check: [
-                    account_document(each, store.node, accounts.prices())
-                    for each in islice(ended_accounts(accounts, account_filter, check), begin, end)
+                    text_of(each) for each in islice(ended_accounts(accounts, account_filter, check), begin, end)
                 ],
             )
         idle_gpus = len(frozenset().union(*idle.values()))
@@ -234,7 +238,7 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
     ) -> Response:
         accounts_of_job = await found_accounts(request, id, all_kept=all)
         if all:
-            return json_response([account_document(each, store.node, accounts.prices()) for each in accounts_of_job])
+            return json_response([text_of(each) for each in accounts_of_job])
         document = newest_document(accounts_of_job, without_step(id), store.node, accounts.prices())
         texts = {"report": report_of(document)._asdict()} if report else {}
         if other:
