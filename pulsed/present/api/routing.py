@@ -44,7 +44,9 @@ class Failure(DocumentModel):
 
 
 def json_response(
-    document: Mapping[str, Any] | Sequence[Document | Fragment], status: int = 200, headers: Mapping[str, str] | None = None
+    document: Mapping[str, Any] | Sequence[Document | Fragment],
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return a document as JSON."""
     return Response(json_bytes(document), status, headers, media_type="application/json")
