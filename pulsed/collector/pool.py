@@ -140,7 +140,7 @@ class CollectorPool:
             attribution_sources(config, self.attribution.gpu_processes, self._cluster.claims(config, client))
         )  # first: the first tick has its owners
         self._cluster.apply(config, client)
-        self._table.reconfigure(settings)
+        self._table.configure(settings)
         if is_new:
             self._replace(config, sources)
             if self._discovery is not None:

@@ -15,7 +15,7 @@ from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.activity import CycleRatios
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.health.gpu import EnabledChecks, GpuHealth
-from pulsed.compute.plausibility_filter import PlausibilityFilter
+from pulsed.compute.plausibility_filter import PlausibilityFilter, PlausibilityLimits
 from pulsed.compute.sample import FIRST, NEVER, Freshness, Moment, SampleDecision, TrackedSample, is_measured
 from pulsed.compute.saved_state import SavedGpuState, restore, save
 from pulsed.compute.settings import ComputeSettings
@@ -89,8 +89,8 @@ class GpuState:
     device: Device
     node: str
     started: float
-    plausibility: PlausibilityFilter
-    debouncer: ClassDebouncer
+    plausibility: PlausibilityFilter = field(default_factory=PlausibilityFilter)
+    debouncer: ClassDebouncer = field(default_factory=ClassDebouncer)
     target: TargetTracker | None = None
     is_page_old: bool = False
     row: GpuRow = field(init=False)
@@ -159,33 +159,31 @@ class GpuTable:
 
     Attributes:
         deriver: derives the results of a sample by these settings.
+        plausibility: the limits of inputs by these settings.
     """
 
     def __init__(self, settings: ComputeSettings | None = None) -> None:
-        self.settings = settings or ComputeSettings()
-        self.deriver = Deriver(self.settings)
-        self._checks = EnabledChecks(self.settings.health)
+        settings = settings or ComputeSettings()
+        self._checks = EnabledChecks(settings.health)
         self._by_key: dict[str, GpuState] = {}
         """Those absent for longest come first."""
         self._by_location: dict[EntityLocation, GpuState] = {}
         self._saved: dict[str, tuple[TargetTracker, SavedGpuState]] = {}
         """GPUs of an earlier run that their target has not shown again yet, with that target."""
+        self.configure(settings)
 
     def __contains__(self, state: GpuState) -> bool:
         return self._by_key.get(state.key) is state
 
-    def reconfigure(self, settings: ComputeSettings) -> None:
-        """Apply new settings from the next tick on; counters and latched health continue."""
-        is_health_new = settings.health != self.settings.health
+    def configure(self, settings: ComputeSettings) -> None:
+        """Compute by these settings from the next tick on; counters and latched health continue."""
         self.settings, self.deriver = settings, Deriver(settings)
-        if is_health_new:
-            self._checks = EnabledChecks(settings.health)
+        self.plausibility = PlausibilityLimits(settings.plausibility)
+        if settings.health == self._checks.settings:
+            return
+        self._checks = EnabledChecks(settings.health)
         for state in self._by_key.values():
-            state.debouncer.reconfigure(settings.workload.hold)
-            state.plausibility.reconfigure(settings.plausibility)
-            if state.counters is not None:
-                state.counters.reconfigure(settings.real_utilization.histogram, settings.idle.held_memory)
-            if is_health_new and (old := state.health) is not None:
+            if (old := state.health) is not None:
                 new = state.health = self._new_health(state)
                 restore(new, save(old), old.time)
                 new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
@@ -285,16 +283,7 @@ class GpuTable:
                 yield state, state.health
 
     def _new(self, device: Device, here: str, keys: tuple[str, ...], now: float) -> GpuState:
-        settings = self.settings
-        return GpuState(
-            keys[0],
-            keys[1:],
-            device,
-            device.entity.node or here,
-            now,
-            PlausibilityFilter(settings.plausibility),
-            ClassDebouncer(settings.workload.hold),
-        )
+        return GpuState(keys[0], keys[1:], device, device.entity.node or here, now)
 
     def _new_health(self, state: GpuState) -> GpuHealth:
         return GpuHealth(self._checks, state.device, state.node)

@@ -274,7 +274,7 @@ def test_the_age_is_configured(seconds: float, missing: list[str]) -> None:
     node.interval = 300.0
     node.poll(400, A)
     assert node.missing == missing
-    node.table.reconfigure(ComputeSettings(health=HealthSettings(forget_after=60.0)))
+    node.table.configure(ComputeSettings(health=HealthSettings(forget_after=60.0)))
     node.poll(2)
     assert node.missing == []
 

@@ -74,7 +74,7 @@ class TrackedTarget:
 
     def forget_after(self, seconds: float) -> None:
         """Forget absent GPUs after these seconds."""
-        self.table.reconfigure(ComputeSettings(health=HealthSettings(forget_after=seconds)))
+        self.table.configure(ComputeSettings(health=HealthSettings(forget_after=seconds)))
 
     def tick(
         self, *devices: Device, after: float = 1.0, interval: float = 1.0, time: float | None = None

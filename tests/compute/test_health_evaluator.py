@@ -277,7 +277,7 @@ def test_new_settings_keep_latches() -> None:
     sim = Sim()
     sim.health(**ALIVE)
     sim.health(**{**ALIVE, "xid_last_code": 48.0})
-    sim.table.reconfigure(ComputeSettings(health=HealthSettings(disabled=frozenset({"temp_gpu"}))))
+    sim.table.configure(ComputeSettings(health=HealthSettings(disabled=frozenset({"temp_gpu"}))))
     health = sim.health(**{**ALIVE, "xid_last_code": 48.0})
     assert health.check("xid_critical").state == "crit"
     with pytest.raises(KeyError):

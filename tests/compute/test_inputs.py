@@ -119,7 +119,7 @@ def test_a_reload_keeps_a_proven_stuck_profiler() -> None:
         node.poll(node.page(stuck, 620.0))
     assert node.last is not None
     assert anomalies_of(node.last) == {0: ("profiling_stuck_at_zero",)}
-    node.pipeline.computer.table.reconfigure(ComputeSettings(workload=WorkloadSettings(hold=3.0)))
+    node.pipeline.computer.table.configure(ComputeSettings(workload=WorkloadSettings(hold=3.0)))
     for _ in range(5):
         assert node.poll(node.page(stuck, 620.0)).workload.raw_class == "unknown"
         assert anomalies_of(node.last) == {0: ("profiling_stuck_at_zero",)}

@@ -335,7 +335,7 @@ def test_a_sample_that_the_source_repeats_has_the_results_of_new_settings() -> N
     first, second = (computer.compute(sample(clock, BUSY)).gpus[0].result for clock in (0.0, 1.0))
     assert second.real_utilization == first.real_utilization
     weights = replace(ComputeSettings().real_utilization, preset="mem")
-    computer.table.reconfigure(ComputeSettings(real_utilization=weights))
+    computer.table.configure(ComputeSettings(real_utilization=weights))
     third = computer.compute(sample(2.0, BUSY)).gpus[0].result
     assert third.real_utilization == result_of(BUSY, ComputeSettings(real_utilization=weights)).real_utilization
     assert third.real_utilization != second.real_utilization

@@ -10,24 +10,27 @@ BUSY = Workload("compute_heavy", "compute")
 UNSETTLED = Workload("unknown", "unknown", ("idle", "compute_heavy"))
 
 
-def held_after(hold: ClassDebouncer, *samples: tuple[Workload, float]) -> list[str]:
+HOLD = 2.0
+
+
+def held_after(hold: ClassDebouncer, *samples: tuple[Workload, float], seconds_held: float = HOLD) -> list[str]:
     """Follow samples that begin at time 100, and tell the held class after each."""
     time, names = 100.0, []
     for workload, seconds in samples:
         time += seconds
-        hold.update(workload, seconds, time)
+        hold.update(workload, seconds, time, seconds_held)
         names.append(hold.shown_class.workload_class)
     return names
 
 
-def settled(seconds: float = 2.0) -> ClassDebouncer:
-    hold = ClassDebouncer(seconds)
+def settled() -> ClassDebouncer:
+    hold = ClassDebouncer()
     hold.reset(IDLE, 100.0)
     return hold
 
 
 def test_before_the_first_sample_nothing_is_held() -> None:
-    assert ClassDebouncer(2.0).shown_class is NO_SHOWN_CLASS
+    assert ClassDebouncer().shown_class is NO_SHOWN_CLASS
 
 
 def test_the_first_sample_counts_at_once_and_is_no_change() -> None:
@@ -67,7 +70,7 @@ def test_going_back_forgets_the_run() -> None:
 
 
 def test_without_a_hold_every_change_counts() -> None:
-    assert held_after(settled(0.0), (BUSY, 0.1), (IDLE, 0.0)) == ["compute_heavy", "idle"]
+    assert held_after(settled(), (BUSY, 0.1), (IDLE, 0.0), seconds_held=0.0) == ["compute_heavy", "idle"]
 
 
 def test_unknown_is_a_class_like_any_other() -> None:
@@ -78,11 +81,11 @@ def test_unknown_is_a_class_like_any_other() -> None:
 
 
 def test_the_bottleneck_is_that_of_the_newest_sample_of_the_held_class() -> None:
-    hold = ClassDebouncer(2.0)
+    hold = ClassDebouncer()
     hold.reset(UNSETTLED, 100.0)
-    hold.update(Workload("unknown", "compute", ("compute_heavy", "compute_active")), 1.0, 101.0)
+    hold.update(Workload("unknown", "compute", ("compute_heavy", "compute_active")), 1.0, 101.0, HOLD)
     assert hold.shown_class == ShownClass("unknown", "compute", 100.0, 0, used=True)
-    hold.update(IDLE, 1.0, 102.0)
+    hold.update(IDLE, 1.0, 102.0, HOLD)
     assert hold.shown_class == ShownClass("unknown", "compute", 100.0, 0, used=True)
 
 
@@ -98,7 +101,7 @@ def test_bottleneck_and_use_follow_each_sample_of_the_held_class(
 ) -> None:
     hold = settled()
     hold.reset(BUSY, 100.0)
-    hold.update(next_workload, 1.0, 101.0)
+    hold.update(next_workload, 1.0, 101.0, HOLD)
     assert (hold.shown_class.bottleneck, hold.shown_class.used) == (bottleneck, used)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from pulsed.compute.accumulator import MAX_WATTS
+from pulsed.compute.plausibility_rules import MAX_WATTS
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
 from pulsed.model.tick import Tick

@@ -74,7 +74,7 @@ def test_another_configuration_continues() -> None:
     sim = Sim()
     for values in [FINE] * 10 + [BROKEN] * 10:
         before = sim.health(**values)
-    sim.table.reconfigure(ComputeSettings(health=HealthSettings(disabled=("row_remap_failed",))))
+    sim.table.configure(ComputeSettings(health=HealthSettings(disabled=("row_remap_failed",))))
     after = sim.health(**BROKEN)
     assert lasted(after) == {**lasted(before), "crit": lasted(before)["crit"] + 1.0}
     assert lasted(sim.health(**BROKEN))["ok"] == lasted(after)["ok"] + 1.0
