@@ -50,10 +50,6 @@ class Collection(Feature):
                 lambda saved: pool.restore_cluster(load_cluster(saved)),
             )
 
-    def apply(self, config: Config) -> None:
-        """Read and compute by a configuration. Raises `ConfigError` if it cannot be; then nothing has changed."""
-        self.pool.apply(config)
-
     def metrics(self, now: float) -> Iterator[Metric]:
         """Yield the families of discovery and attribution."""
         yield from discovery_families(self.pool.lists)

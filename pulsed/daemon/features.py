@@ -70,11 +70,6 @@ class FeatureSet:
         for feature in self:
             feature.check(config)
 
-    def apply(self, config: Config) -> None:
-        """Put a checked configuration in force."""
-        for feature in self:
-            feature.apply(config)
-
     def take_tick(self, tick: Tick) -> None:
         """Pass a tick on. A new error of a feature is logged at once, the same one again once a minute."""
         for feature in self:

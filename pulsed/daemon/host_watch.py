@@ -85,7 +85,7 @@ class HostWatch(Feature):
     name = "host"
 
     def __init__(self, parts: FeatureParts) -> None:
-        self._store, self._config = parts.store, parts.config
+        self._store, self._active = parts.store, parts.active
         self._evaluator = NodeEvaluator()
         self._bus: HostPart[tuple[PciGpu, ...] | None] = HostPart("PCI bus")
         self._processes: HostPart[tuple[StuckProcess, ...] | None] = HostPart("processes")
@@ -97,14 +97,6 @@ class HostWatch(Feature):
         self._switch_errors: dict[tuple[str, int, bool], KernelEvent] = {}
         """By PCI address, code and whether it is fatal, the last SXID."""
 
-    def apply(self, config: Config) -> None:
-        """Look by this configuration from the next look on."""
-        self._config = config
-        if (path := kernel_log_of(config)) != self._kernel_path:
-            self._kernel_log.close()
-            self._kernel_path, self._kernel_log, self._events = path, KernelLog(path), {}
-            self._switch_errors = {}
-
     def metrics(self, now: float) -> Iterator[Metric]:
         """Yield the families of this host, and of processors that sources show."""
         yield from node_families(self._store)
@@ -115,8 +107,8 @@ class HostWatch(Feature):
         """Look regularly, until cancelled; afterwards nothing is known of the host."""
         try:
             while True:
-                await self._evaluate(self._config)
-                await aligned_sleep(self._config.host.interval)
+                await self._evaluate(self._active.config)
+                await aligned_sleep(self._active.config.host.interval)
         finally:
             self._store.set_host(None, None)
             self._kernel_log.close()
@@ -124,6 +116,10 @@ class HostWatch(Feature):
                 part.close()
 
     async def _evaluate(self, config: Config) -> None:
+        if (path := kernel_log_of(config)) != self._kernel_path:
+            self._kernel_log.close()
+            self._kernel_path, self._kernel_log, self._events = path, KernelLog(path), {}
+            self._switch_errors = {}
         enabled = set(NODE_CHECK_IDS) - set(config.health.disabled)
         if not are_of_this_host(config, self._store.targets) or not enabled:
             self._store.set_host(None, None)
@@ -187,15 +183,11 @@ class JobHostReader(Feature):
     name = "job_host"
 
     def __init__(self, parts: FeatureParts) -> None:
-        self._store, self._config = parts.store, parts.config
+        self._store, self._active = parts.store, parts.active
         self._accounting = parts.feature(AccountsFeature).accounting
         self._groups: HostPart[list[tuple[OwnerAccount, JobHostUsage]]] = HostPart("control groups")
         self._ports: HostPart[tuple[float, tuple[InfinibandPort, ...] | None]] = HostPart("traffic of InfiniBand")
         self._balances = BalanceRecorder()
-
-    def apply(self, config: Config) -> None:
-        """Read by this configuration from the next reading on."""
-        self._config = config
 
     def take_tick(self, tick: Tick) -> None:
         """Take the power of the processors of superchips."""
@@ -206,14 +198,14 @@ class JobHostReader(Feature):
         """Read regularly, until cancelled."""
         try:
             while True:
-                await aligned_sleep(self._config.host.job_interval)
+                await aligned_sleep(self._active.config.host.job_interval)
                 await self.read()
         finally:
             self.close()
 
     async def read(self) -> None:
         """Read once; do nothing if the jobs may belong to other hosts."""
-        config, targets = self._config, self._store.targets
+        config, targets = self._active.config, self._store.targets
         owned = self._accounting.owned() if are_of_this_host(config, targets) else ()
         accounts = list(dict.fromkeys([each.account for each in owned]))
         if not accounts:
@@ -235,7 +227,7 @@ class JobHostReader(Feature):
     def _limit(self) -> float:
         """Return the seconds from which the difference between two readings does not count."""
         intervals = [target.interval for target in self._store.targets]
-        return GAP_INTERVALS * max(self._config.host.job_interval, *intervals)
+        return GAP_INTERVALS * max(self._active.config.host.job_interval, *intervals)
 
     def close(self) -> None:
         """End the threads."""

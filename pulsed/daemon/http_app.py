@@ -91,8 +91,10 @@ def _reads(scope: Scope) -> bool:
 class FrontRoutes:
     """The routes that need neither documents nor a turn: the metrics page, probes, and management.
 
-    Args:
+    Attributes:
         max_requests: metrics pages that are sent at once; 0: any number.
+
+    Args:
         reload: reloads the configuration and returns its error; None: requests that change something are refused.
         forget: forgets an absent GPU by its name and its node, and returns a text; raises as `CollectorPool.forget`.
     """
@@ -107,13 +109,9 @@ class FrontRoutes:
         forget: Callable[[str, str | None], Awaitable[str]] | None,
     ) -> None:
         self._store, self._pages, self._telemetry_path = store, pages, telemetry_path
-        self._max_requests = max_requests
+        self.max_requests = max_requests
         self._reload, self._forget = reload, forget
         self._running = 0
-
-    def reconfigure(self, max_requests: int) -> None:
-        """Limit the metrics pages that are sent at once from now on."""
-        self._max_requests = max_requests
 
     @property
     def paths(self) -> frozenset[str]:
@@ -132,7 +130,7 @@ class FrontRoutes:
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if "collect[]" in query:
             return _text(400, "collect[] is not supported: every page has all collectors; name[]=FAMILY selects series")
-        if self._max_requests and self._running >= self._max_requests:
+        if self.max_requests and self._running >= self.max_requests:
             return _text(503, "too many requests at the same time", (b"retry-after", b"1"))
         self._running += 1
         try:

@@ -5,7 +5,6 @@ Disabled parts are not imported. An API server that fails has no effect on the d
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -26,33 +25,18 @@ START_SECONDS = 60.0
 
 
 class NodeConditions(Feature):
-    """The writer of conditions, if the configuration requires one."""
+    """The writer of conditions, while the configuration requires one."""
 
     name = "node_conditions"
 
     def __init__(self, parts: FeatureParts) -> None:
-        self._store, self._begin = parts.store, time.monotonic()
-        self._checked: tuple[object, ConditionTarget | None] = (None, None)
+        self._store, self._active, self._begin = parts.store, parts.active, time.monotonic()
         self._used: tuple[object, ConditionTarget | None] = (None, None)
         self._writer: ConditionWriter | None = None
-        self._is_needed = asyncio.Event()
 
     def check(self, config: Config) -> None:
         """Raise `ConfigError` if the conditions cannot be written."""
-        of = config.kubernetes, config.node, config.source
-        self._checked = self._used if of == self._used[0] else (of, condition_target(config))  # has a client
-
-    def apply(self, config: Config) -> None:
-        """Write by the checked configuration from now on."""
-        self._used = self._checked
-        target = self._used[1]
-        if target is not None and self._writer is None:
-            from pulsed.kubernetes.node_conditions import ConditionWriter
-
-            self._writer = ConditionWriter(lambda: node_conditions(rows) if (rows := self._rows()) else ())
-        if self._writer is not None:
-            self._writer.configure(target)
-            self._is_needed.set()
+        condition_target(config)
 
     def metrics(self, now: float) -> Iterator[Metric]:
         """Yield whether the last report succeeded; nothing before the first."""
@@ -60,10 +44,22 @@ class NodeConditions(Feature):
             yield report_family(is_up=not self._writer.is_failing)
 
     async def run(self) -> None:
-        """Report until cancelled."""
-        await self._is_needed.wait()
-        assert self._writer is not None
-        await self._writer.run()
+        """Report until cancelled, or until the conditions are switched off."""
+        if self._target() is not None:
+            from pulsed.kubernetes.node_conditions import ConditionWriter
+
+            self._writer = ConditionWriter(
+                lambda: node_conditions(rows) if (rows := self._rows()) else (), self._target
+            )
+            await self._writer.run()
+
+    def _target(self) -> ConditionTarget | None:
+        """Return where conditions are written by the configuration in force: the same object until that changes."""
+        config = self._active.config
+        keys = config.kubernetes, config.node, config.source
+        if keys != self._used[0]:
+            self._used = keys, condition_target(config)
+        return self._used[1]
 
     def _rows(self) -> Sequence[Row]:
         """Return what `/health/gpus` has now; nothing while a source has not begun."""

@@ -21,7 +21,6 @@ from typing import Any
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
 from pulsed.background_tasks import aligned_sleep
-from pulsed.config.configuration import Config
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.die_with_parent import CANNOT_RUN, NOT_FOUND, dying_with_parent
@@ -90,7 +89,7 @@ class Notify(Feature):
     name = "notify"
 
     def __init__(self, parts: FeatureParts) -> None:
-        self._store, self._config = parts.store, parts.config
+        self._store, self._active = parts.store, parts.active
         self._accounts = parts.feature(AccountsFeature)
         self._notified: dict[AccountKey, set[str]] = {}
         self._held_until: dict[tuple[AccountKey, str], float] = {}
@@ -105,11 +104,7 @@ class Notify(Feature):
 
     @property
     def _settings(self) -> NotifySettings:
-        return self._config.notify
-
-    def apply(self, config: Config) -> None:
-        """Send by a configuration from now on."""
-        self._config = config
+        return self._active.config.notify
 
     def sections(self) -> Iterator[Section]:
         """Yield which findings have a notification, so that a restart sends none again."""
@@ -176,9 +171,9 @@ class Notify(Feature):
 
         is_on = {"exec": bool(self._settings.exec), "webhook": self._settings.webhook.is_on}
         receivers = [name for name in self._send if is_on[name]]
-        node, url = self._store.node, self._config.web.external_url
-        shown = account_document(account, node, self._config.prices)
-        document = notification(finding, shown, node, time.time(), url)
+        config, node = self._active.config, self._store.node
+        shown = account_document(account, node, config.prices)
+        document = notification(finding, shown, node, time.time(), config.web.external_url)
         notice = _Notice(account_key(account), finding.kind, document, len(receivers))
         self._held_until[notice.account, notice.kind] = inf
         for receiver in receivers:

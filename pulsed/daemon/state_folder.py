@@ -33,7 +33,7 @@ class StateFolder(Feature):
     def __init__(self, parts: FeatureParts) -> None:
         self._features = parts.features
         self._accounts = parts.feature(AccountsFeature)
-        folder = parts.config.state_dir
+        folder = parts.active.config.state_dir
         self._file = StateFile(Path(folder)) if folder else None
         self._saved: dict[str, object] = {}
         self._written_marks: Sequence[object] = ()

@@ -368,7 +368,7 @@ def test_what_waits_is_limited_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(day_files, "WAITING_BYTES", 1000)
-    files = EndedFiles(tmp_path / "state", AccountsSettings())
+    files = EndedFiles(tmp_path / "state", AccountsSettings)
     (tmp_path / "state").write_text("a file where the folder should be")
     for number in range(30):
         files.add(b"%0100d" % number)
@@ -404,7 +404,7 @@ def test_what_is_no_file_of_a_day_stops_nothing(tmp_path: Path, caplog: pytest.L
 
 def test_a_day_larger_than_memory_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "READ_BYTES", 1000)
-    files = EndedFiles(tmp_path, AccountsSettings())
+    files = EndedFiles(tmp_path, AccountsSettings)
     for day in (1, 2):
         (tmp_path / f"jobs-2026-01-{day:02}.ndjson").write_bytes(b"".join(b"%099d\n" % at for at in range(100)))
     assert [int(line) for line in files.last_lines(5)] == list(range(95, 100))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pulsed.background_tasks import aligned_sleep
-from pulsed.config.configuration import Config
+from pulsed.config.configuration import ActiveConfig, Config
 from pulsed.daemon import notify
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.changes import EventsFeature
@@ -42,7 +42,8 @@ class Told:
         self._file = folder / "told"
         given = {"exec": (sys.executable, "-c", HOOK, str(self._file))} | settings
         config = Config(notify=NotifySettings(**given), accounts=AccountsSettings())
-        features = features_before_restore(TargetStore("here"), config, EventsFeature, AccountsFeature, Notify)
+        self.active = ActiveConfig(config)
+        features = features_before_restore(TargetStore("here"), self.active, EventsFeature, AccountsFeature, Notify)
         accounts, feature = features.by_class[AccountsFeature], features.by_class[Notify]
         assert isinstance(accounts, AccountsFeature)
         assert isinstance(feature, Notify)
@@ -179,7 +180,7 @@ def test_what_no_receiver_got_is_sent_an_hour_later(tmp_path: Path, monkeypatch:
     told.looks(notify.ATTEMPTS + 2)
     (section,) = told.feature.sections()
     assert section.save() == []
-    told.feature.apply(Told(tmp_path).feature._config)
+    told.active.config = Told(tmp_path).active.config
     assert told.looks(later=3000.0) == []
     assert len(told.looks(later=3700.0)) == 1
     assert section.save() != []

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from pulsed.config.configuration import Config
+from pulsed.config.configuration import ActiveConfig, Config
 from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.otlp_push import OtlpPush
 from pulsed.model.target_store import TargetStore
@@ -38,20 +38,21 @@ def config(url: str | None, **settings: object) -> Config:
 
 
 @asynccontextmanager
-async def pushing(url: str | None, page: bytes = PAGE, **settings: object) -> AsyncIterator[OtlpPush]:
+async def pushing(
+    url: str | None, page: bytes = PAGE, active: ActiveConfig | None = None, **settings: object
+) -> AsyncIterator[OtlpPush]:
     """The feature at work."""
 
     class Pages:
         async def serve(self, now: float, **wanted: object) -> bytes:
             return page
 
-    push = OtlpPush(FeatureParts(Config(), TargetStore("node-1"), Attribution(), cast("Any", Pages()), {}))
-    push.apply(config(url, **settings))
+    active = active or ActiveConfig(config(url, **settings))
+    push = OtlpPush(FeatureParts(active, TargetStore("node-1"), Attribution(), cast("Any", Pages()), {}))
     task = asyncio.create_task(push.run())
     try:
         yield push
     finally:
-        push.stop()
         task.cancel()
         await asyncio.wait([task])
 
@@ -151,12 +152,13 @@ async def test_a_token_on_a_file_system_that_hangs_leaves_the_default_threads_fr
 
 async def test_another_receiver_gets_all_from_then_on() -> None:
     with running(first := OtlpReceiver()), running(second := OtlpReceiver()):
-        async with pushing(first.url) as push:
+        active = ActiveConfig(config(first.url))
+        async with pushing(None, active=active):
             await eventually(lambda: bool(first.requests))
-            push.apply(config(second.url))
+            active.config = config(second.url)
             await eventually(lambda: bool(second.requests))
             count = len(first.requests)
-            push.apply(config(None))
+            active.config = config(None)
             await asyncio.sleep(0.2)
             silent = len(second.requests)
             await asyncio.sleep(0.2)

@@ -103,13 +103,12 @@ class FindingDetector:
 
     A finding ends when its condition does, or silently with the owner.
 
-    Attributes:
+    Args:
         exempt: returns why there are no findings about the work of an owner; empty if there are.
     """
 
-    def __init__(self, accounting: OwnerAccounting) -> None:
-        self._accounting = accounting
-        self.exempt: Callable[[Owner], str] = lambda owner: ""
+    def __init__(self, accounting: OwnerAccounting, exempt: Callable[[Owner], str] = lambda owner: "") -> None:
+        self._accounting, self._exempt = accounting, exempt
         self._watched: dict[GpuKey, _Watched] = {}
         self._leaked: dict[GpuKey, OwnedGpu] = {}
         self._due = 0.0
@@ -143,7 +142,7 @@ class FindingDetector:
 
     def _judge(self, account: OwnerAccount, gpus: Sequence[_Watched], tick: Tick) -> Iterator[FindingChange]:
         """Yield the changes of the findings about one owner; none while all of its GPUs are silent."""
-        account.exempt = self.exempt(account.owner)
+        account.exempt = self._exempt(account.owner)
         reason = "it shares GPUs with others" if any(each.held.sharers > 1 for each in gpus) else ""
         if account.exempt:
             reason = f"exempt: {account.exempt}"

@@ -162,10 +162,6 @@ class ApiParts:
     telemetry_path: str = "/metrics"
     external_path: str | None = None
 
-    def reconfigure(self, config: Mapping[str, Any], settings: ComputeSettings) -> None:
-        """Show another configuration from now on."""
-        self.config, self.settings = config, settings
-
 
 class NodeAnswer(DocumentModel):
     """The daemon that answers, and the time of the answer."""

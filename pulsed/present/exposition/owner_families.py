@@ -140,10 +140,6 @@ class OwnerFamilies:
     _left_out: dict[str, frozenset[object]] = field(default_factory=dict)
     _dropped: dict[str, int] = field(default_factory=dict)
 
-    def configure(self, max_owners: int, published: frozenset[str]) -> None:
-        """Collect so from now on; the arguments are as the attributes."""
-        self.max_owners, self.published = max_owners, published
-
     def collect(self, now: float) -> Iterator[Metric]:
         """Yield the families at a monotonic time."""
         owned = fresh_owners(self.store, self.accounting, now)

@@ -91,7 +91,12 @@ class Pages:
 
     def configure(self, settings: PageSettings) -> None:
         """Render by these settings from the next page on; the publication state of GPUs remains."""
-        self._next = settings
+        self._next = settings if settings != self._settings else None
+
+    @property
+    def owner_families(self) -> frozenset[str]:
+        """The families of owners that the page has."""
+        return self._settings.catalog.owners
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page; targets must be fresh at `now` (monotonic seconds)."""
