@@ -17,7 +17,7 @@ from functools import partial
 from typing import TextIO
 
 from pulsed.cli.arguments import configuration
-from pulsed.collector.collector import Collector, Pipeline
+from pulsed.collector.collector import Collector, Pipeline, PipelineSettings
 from pulsed.collector.source_factory import found_sources, target_of
 from pulsed.collector.this_host import node_name, node_of_source, selection_of
 from pulsed.compute.gpu_table import GpuTable
@@ -148,9 +148,7 @@ async def collect(
         Pipeline(
             table,
             node_of_source(source, config),
-            selection=selection,
-            max_gpus=config.source.max_gpus,
-            exporter_pods=config.attribution.exporter_pods,
+            settings=PipelineSettings(selection, config.source.max_gpus, config.attribution.exporter_pods),
         )
         for source in sources
     ]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from socket import gethostname
+from typing import NamedTuple
 
 from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.gpu_table import GpuTable
@@ -48,6 +49,25 @@ Observe = Callable[[str, float], None]
 """Takes a layer's name and the seconds that it spent on a tick."""
 
 
+class PipelineSettings(NamedTuple):
+    """What a source's ticks are made of.
+
+    Attributes:
+        selection: the GPUs to show.
+        max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
+        exporter_pods: patterns of pods that own nothing.
+        kernel_log: path of the kernel log of that node; empty: it is not read.
+    """
+
+    selection: GpuSelection = EVERYTHING
+    max_gpus: int = MAX_GPUS
+    exporter_pods: Sequence[str] = ()
+    kernel_log: str = ""
+
+
+EVERY_GPU = PipelineSettings()
+
+
 class Pipeline:
     """Translate and Compute for one source; keeps what they remember between ticks.
 
@@ -55,11 +75,9 @@ class Pipeline:
         table: the states of all GPUs of the process.
         node: the host of GPUs whose source does not name a host.
         observe: takes the seconds that each layer spends.
+        settings: as for `configure`.
         host_epoch: of this host, if the source is on it; it counts only for GPUs whose source names this host or none.
-        kernel_log: path of the kernel log of that node; empty: it is not read.
         attribution: of this host; None: only the owners that the source itself names.
-        max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
-        exporter_pods: patterns of pods that own nothing.
         pci_drivers: returns the kernel drivers of the GPUs on the PCI bus of this host, as in a tick.
 
     Attributes:
@@ -71,43 +89,30 @@ class Pipeline:
         table: GpuTable,
         node: str,
         observe: Observe = lambda layer, seconds: None,
-        selection: GpuSelection = EVERYTHING,
+        settings: PipelineSettings = EVERY_GPU,
         host_epoch: HostEpoch | None = None,
-        kernel_log: str = "",
         attribution: Attribution | None = None,
-        max_gpus: int = MAX_GPUS,
-        exporter_pods: Sequence[str] = (),
         pci_drivers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.computer = ComputeLayer(table, node)
-        self._select(selection)
         self._host_epoch, self._names = host_epoch, (node, gethostname())
         self._pci_drivers = pci_drivers
         self._nodes: set[str] = set()
         self._is_here = True
-        self._translator = Translator(node, max_gpus, exporter_pods)
+        self._translator = Translator(node)
         self._attribution = attribution or Attribution()
         self._owners = OwnerLookup(self._attribution, node)
         self._observe = observe
         self._kernel_path = ""
         self._kernel_log: KernelLogReader | None = None
-        self._set_kernel_log(kernel_log)
-        self._next: tuple[GpuSelection, int, Sequence[str]] | None = None
+        self.configure(settings)
 
-    def reconfigure(
-        self,
-        selection: GpuSelection,
-        kernel_log: str = "",
-        max_gpus: int = MAX_GPUS,
-        exporter_pods: Sequence[str] = (),
-    ) -> None:
-        """Read these GPUs from the next tick on; counters continue."""
-        self._next = (selection, max_gpus, exporter_pods)
-        self._set_kernel_log(kernel_log)
-
-    def _select(self, selection: GpuSelection) -> None:
-        self._chosen = DeviceFilter(selection)
+    def configure(self, settings: PipelineSettings) -> None:
+        """Process ticks by these settings from the next one on; counters continue."""
+        self._translator.configure(settings.max_gpus, settings.exporter_pods)
+        self._chosen = DeviceFilter(settings.selection)
         self.computer.watch(self._chosen.selects)
+        self._set_kernel_log(settings.kernel_log)
 
     @property
     def health_evaluator(self) -> HealthEvaluator:
@@ -178,10 +183,6 @@ class Pipeline:
         """
         if kernel_events is None and self._kernel_log is not None:
             kernel_events = self._kernel_events(self._kernel_log, raw.time - 2.0 * raw.interval)
-        if self._next is not None:
-            (selection, max_gpus, exporter_pods), self._next = self._next, None
-            self._translator.reconfigure(max_gpus, exporter_pods)
-            self._select(selection)
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
         if raw.processes is not None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
-from pulsed.collector.collector import Pipeline
+from pulsed.collector.collector import Pipeline, PipelineSettings
 from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.settings import HealthSettings
@@ -58,7 +58,9 @@ class Node:
 
     def _start(self) -> None:
         self.parser, self.table = PageParser(), GpuTable(self.settings)
-        self.pipeline = Pipeline(self.table, "node", selection=self.selection, host_epoch=HostEpoch(self.boot_id))
+        self.pipeline = Pipeline(
+            self.table, "node", settings=PipelineSettings(self.selection), host_epoch=HostEpoch(self.boot_id)
+        )
         self.other = Pipeline(self.table, "node")
 
     def poll(self, times: int = 1, *boards: Board, after: float | None = None) -> Tick:
@@ -95,7 +97,7 @@ class Node:
     def select(self, selection: GpuSelection) -> None:
         """Reload the configuration with another list of GPUs."""
         self.selection = selection
-        self.pipeline.reconfigure(selection)
+        self.pipeline.configure(PipelineSettings(selection))
 
     def forget(self, uuid: str) -> Tick | None:
         (track,) = [track for track in self.pipeline.computer.absent if track.device.entity.uuid == uuid]

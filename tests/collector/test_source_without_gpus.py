@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.collector.collector import Pipeline
+from pulsed.collector.collector import Pipeline, PipelineSettings
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import NoGpus
 from pulsed.model.gpu_selection import parse
@@ -19,7 +19,7 @@ class Exporter:
 
     def __init__(self, gpus: str = "") -> None:
         table = GpuTable()
-        self._pipeline = Pipeline(table, "n", selection=parse(gpus)) if gpus else Pipeline(table, "n")
+        self._pipeline = Pipeline(table, "n", settings=PipelineSettings(parse(gpus))) if gpus else Pipeline(table, "n")
         self._parser, self._clock = PageParser(), 0.0
 
     def poll(self, *gpus: int) -> Tick:

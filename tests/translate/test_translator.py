@@ -477,7 +477,7 @@ def test_a_tick_that_repeats_the_one_before_is_as_if_it_were_read_anew() -> None
     assert readings_of(found) == readings_of(before)
     assert found == Translator().translate(repeated, (event,))
     assert anomalies_of(found) == {0: (RATIO_ABSURD,)}
-    translator.reconfigure(0)
+    translator.configure(0)
     with pytest.raises(TooManyGpus):
         translator.translate(repeated)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.collector.collector import Pipeline
+from pulsed.collector.collector import Pipeline, PipelineSettings
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import SourceError
@@ -76,7 +76,10 @@ class Node:
     def __post_init__(self) -> None:
         self.log = self.folder / "kmsg"
         self.log.touch()
-        self.parser, self.pipeline = PageParser(), Pipeline(GpuTable(), "n", kernel_log=str(self.log))
+        self.parser, self.pipeline = (
+            PageParser(),
+            Pipeline(GpuTable(), "n", settings=PipelineSettings(kernel_log=str(self.log))),
+        )
         self.target = Target("exporter", "http://n:9400/metrics", INTERVAL, 3 * INTERVAL)
         store, self.accounting = TargetStore("n", [self.target]), OwnerAccounting()
         owners = OwnerFamilies(store, self.accounting)
