@@ -157,6 +157,9 @@ class Daemon:
                 problem = f"the configuration, or a file that it names: {error.strerror}"
             log.error("the configuration is not valid; the previous one remains active", extra={"error": problem})
         else:
+            self._pages.configure(config.page_settings())
+            self._front.max_requests = config.max_requests
+            self._shown.config, self._shown.settings = config.masked(), config.compute_settings()
             setup(config.log.level, config.log.format)
             config.log_unused()
             log.info("configuration reloaded")
@@ -188,9 +191,6 @@ class Daemon:
         """
         self._collection.pool.apply(config)
         self._active.config = config
-        self._pages.configure(config.page_settings())
-        self._front.max_requests = config.max_requests
-        self._shown.config, self._shown.settings = config.masked(), config.compute_settings()
         for feature in self._features:
             self._tasks.start_ended(feature.name, feature.run)
 

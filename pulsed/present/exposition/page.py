@@ -91,7 +91,7 @@ class Pages:
 
     def configure(self, settings: PageSettings) -> None:
         """Render by these settings from the next page on; the publication state of GPUs remains."""
-        self._next = settings if settings != self._settings else None
+        self._next = settings
 
     @property
     def owner_families(self) -> frozenset[str]:
