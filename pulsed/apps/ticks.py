@@ -24,6 +24,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.settings import ComputeSettings
 from pulsed.config.configuration import Config
 from pulsed.errors import GpuNotFound, NothingRead
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.tick import Tick
 from pulsed.present.api import documents
@@ -64,7 +65,7 @@ def run_snapshot(options: argparse.Namespace) -> int:
     if not has_gpus and selection_of(config, os.environ).everything:
         read = ", ".join(target.name for target in store.targets if target.samples)
         raise NothingRead(f"{read}: there is no GPU", "`pulsed doctor` shows what works here")
-    now = time.monotonic()
+    now = Monotonic(time.monotonic())
     if format == "table":
         out.write(table(store, now, shutil.get_terminal_size((WIDTH, 24)).columns))
     elif format == "json":

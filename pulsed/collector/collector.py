@@ -15,6 +15,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.errors import NoGpus, SourceEnded, SourceError
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
@@ -161,12 +162,12 @@ class Pipeline:
         Returns:
             None if the kernel log has nothing about GPUs that the source had.
         """
-        now = time.time()
+        now = Unix(time.time())
         events = None if self._kernel_log is None else self._kernel_events(self._kernel_log, now - 2.0 * interval)
         if events is None or not (is_shown or self.health_evaluator.concern(events)):
             self.health_evaluator.defer(events or ())
             return None
-        raw = RawTick(target, now, time.monotonic(), interval, NO_SERIES, ())
+        raw = RawTick(target, now, Monotonic(time.monotonic()), interval, NO_SERIES, ())
         try:
             return self.process(raw, events)
         except NoGpus:
@@ -271,7 +272,7 @@ class Collector:
         while True:
             has_log = self._pipeline.kernel_log_error is not None
             await asyncio.sleep(max(self._target.interval, MIN_LOG_SECONDS if has_log else NO_LOG_SECONDS))
-            if has_log and not self._target.delivers(time.monotonic()):
+            if has_log and not self._target.delivers(Monotonic(time.monotonic())):
                 await self._pipeline.read_kernel_log()
                 self._take_kernel_log()
 
@@ -285,7 +286,7 @@ class Collector:
             return
         self._note_kernel_log(self._pipeline.kernel_log_error)
         if tick is not None:
-            target.show(tick, time.monotonic())
+            target.show(tick, Monotonic(time.monotonic()))
             self._on_tick(tick)
 
     def _process(self, raw: RawTick) -> None:
@@ -302,7 +303,7 @@ class Collector:
         else:
             self._log.worked(raw, is_empty=not tick.gpus)
             self._note_sharing(tick)
-            target.accept(tick, time.monotonic())
+            target.accept(tick, Monotonic(time.monotonic()))
             self._on_tick(tick)
 
     def _note_sharing(self, tick: Tick) -> None:

@@ -25,6 +25,7 @@ from pulsed.collector.this_host import (
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.config.configuration import Config
+from pulsed.model.clocks import Unix
 from pulsed.model.result import Removal
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.model.tick import Tick
@@ -54,7 +55,7 @@ class SavedHealth:
             raise ValueError(f"a {type(saved).__name__} instead of the targets")
         self._kept = {name: kept for name, kept in saved.items() if isinstance(kept, dict)}
 
-    def restore(self, target: str, evaluator: HealthEvaluator, now: float) -> None:
+    def restore(self, target: str, evaluator: HealthEvaluator, now: Unix) -> None:
         """Restore the saved health of a target, once; invalid entries are logged and dropped.
 
         Args:
@@ -298,7 +299,7 @@ class CollectorPool:
                 self.attribution,
                 self._pci_drivers,
             )
-            self.saved_health.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())
+            self.saved_health.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, Unix(time.time()))
         collector = Collector(source, pipeline, target, self._on_tick)
         task = asyncio.create_task(_run(collector, target, closing), name=target.name)
         return _Running(node, source, target, pipeline, task)

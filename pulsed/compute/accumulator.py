@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from pulsed.compute.plausibility_rules import MAX_WATTS
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.clocks import Unix
 from pulsed.model.counters import IDLE_KINDS, INTEGRALS, CounterSnapshot, Distribution
 from pulsed.model.owner import Owners
 from pulsed.model.result import Workload
@@ -48,7 +49,7 @@ class Accumulator:
         idle_kind: what the newest sample counts as if the GPU is not used; None before any.
     """
 
-    def __init__(self, created: float) -> None:
+    def __init__(self, created: Unix) -> None:
         self._created = created
         self.idle_kind: str | None = None
         self._observed = 0.0

@@ -20,6 +20,7 @@ from pulsed.compute.sample import FIRST, NEVER, Freshness, Moment, SampleDecisio
 from pulsed.compute.saved_state import SavedGpuState, restore, save
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import ClassDebouncer
+from pulsed.model.clocks import EPOCH, GPU_START, START, GpuSeconds, Monotonic, Unix
 from pulsed.model.gpu import Device, Entity, EntityLocation
 from pulsed.model.owner import Owners
 from pulsed.model.tick import GpuRow, lasting
@@ -47,7 +48,7 @@ class LentOwners(NamedTuple):
     """
 
     owners: Owners
-    until: float
+    until: Monotonic
 
 
 @dataclass(slots=True, eq=False)
@@ -88,7 +89,7 @@ class GpuState:
     other_keys: tuple[str, ...]
     device: Device
     node: str
-    started: float
+    started: Monotonic
     plausibility: PlausibilityFilter = field(default_factory=PlausibilityFilter)
     debouncer: ClassDebouncer = field(default_factory=ClassDebouncer)
     target: TargetTracker | None = None
@@ -99,21 +100,21 @@ class GpuState:
     lent: LentOwners | None = None
     health: GpuHealth | None = None
     counters: Accumulator | None = None
-    claimed_until: float = 0.0
+    claimed_until: Monotonic = START
     status: GpuStatus = "new"
     decision: SampleDecision = FIRST
     inputs: Freshness = field(default_factory=Freshness)
     cycles: CycleRatios = field(default_factory=CycleRatios)
-    now: float = 0.0
-    time: float = 0.0
+    now: GpuSeconds = GPU_START
+    time: Unix = EPOCH
     interval: float = 0.0
     last_sample: Moment = NEVER
-    gone_at: float = 0.0
-    last_seen: float = 0.0
-    missed_since: float = 0.0
+    gone_at: Monotonic = START
+    last_seen: Unix = EPOCH
+    missed_since: Monotonic = START
 
     def __post_init__(self) -> None:
-        self.row = lasting(self.device, 0.0, "unlisted")
+        self.row = lasting(self.device, EPOCH, "unlisted")
 
     @property
     def board(self) -> GpuState:
@@ -124,7 +125,7 @@ class GpuState:
         """Return the newest sample, with a decision about it."""
         return TrackedSample(self.device, decision, self.inputs, self.now, self.time)
 
-    def may_continue(self, reading: Reading, now: float) -> bool:
+    def may_continue(self, reading: Reading, now: Monotonic) -> bool:
         """Return whether another target with a reading of it may continue it at this moment.
 
         Blanks take it from no target that lists it.
@@ -132,7 +133,7 @@ class GpuState:
         is_listed = self.target is not None and self.status != "gone" and self.counters is not None
         return self.is_free(now) and (is_measured(reading) or not is_listed)
 
-    def is_free(self, now: float) -> bool:
+    def is_free(self, now: Monotonic) -> bool:
         """Return whether another target may update it from this moment of the clock of the ticks on."""
         return self.target is None or self.status == "gone" or self.counters is None or now > self.claimed_until
 
@@ -189,7 +190,7 @@ class GpuTable:
                 new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
 
     def find(
-        self, device: Device, here: str, target: TargetTracker, used_keys: Collection[str], now: float
+        self, device: Device, here: str, target: TargetTracker, used_keys: Collection[str], now: Monotonic
     ) -> GpuState:
         """Return the state of a device of a tick, a new one if it is unknown.
 
@@ -217,7 +218,7 @@ class GpuTable:
         self._add(state)
         return state
 
-    def add(self, device: Device, here: str, now: float) -> GpuState | None:
+    def add(self, device: Device, here: str, now: Monotonic) -> GpuState | None:
         """Return the new state of a GPU that is in no tick; None if it is known."""
         keys = keys_of(device.entity, here)
         if keys[0] in self._by_key:
@@ -282,7 +283,7 @@ class GpuTable:
             if state.target is target and state.health is not None:
                 yield state, state.health
 
-    def _new(self, device: Device, here: str, keys: tuple[str, ...], now: float) -> GpuState:
+    def _new(self, device: Device, here: str, keys: tuple[str, ...], now: Monotonic) -> GpuState:
         return GpuState(keys[0], keys[1:], device, device.entity.node or here, now)
 
     def _new_health(self, state: GpuState) -> GpuHealth:
@@ -297,7 +298,7 @@ class GpuTable:
             del self._by_location[location]
 
     def _find_at_location(
-        self, entity: Entity, here: str, target: TargetTracker, used_keys: Container[str], now: float
+        self, entity: Entity, here: str, target: TargetTracker, used_keys: Container[str], now: Monotonic
     ) -> GpuState | None:
         """Return the state of a GPU whose UUID has become known only now, or is not known any more."""
         state = self._by_location.get((entity.kind, entity.node or here, *entity.location[2:])) if entity.gpu else None

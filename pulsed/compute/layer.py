@@ -13,6 +13,7 @@ from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.mig_rollup import MigRollup, narrowed, with_memory
 from pulsed.compute.plausibility_filter import without_unmeasured
 from pulsed.compute.target_gpus import Tracker
+from pulsed.model.clocks import EPOCH
 from pulsed.model.counters import NOTHING_COUNTED
 from pulsed.model.gpu import Device, Presence
 from pulsed.model.owner import Owners
@@ -81,7 +82,7 @@ class ComputeLayer:
             row, before = state.row, state.debouncer.shown_class
             row.result = self._result(state, row, rounding, is_transcoding=state in transcoding)
             if (held := row.result.shown_class).changes != before.changes:
-                since, classes = held.since or 0.0, (before.workload_class, held.workload_class)
+                since, classes = held.since or EPOCH, (before.workload_class, held.workload_class)
                 changes.append(ClassChange(row.device, *classes, since, held.bottleneck))
         tick.changes = tuple(changes)
         for state in (*missing, *parts):

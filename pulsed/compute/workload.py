@@ -14,6 +14,7 @@ from pulsed.compute.class_table import BOTTLENECKS, VARIABLES, Profile, Variable
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.clocks import EPOCH, Unix
 from pulsed.model.result import NO_SHOWN_CLASS, USES, ShownClass, Workload
 from pulsed.model.vocabulary import UNKNOWN, WORKLOAD_CLASSES
 
@@ -133,13 +134,13 @@ class ClassDebouncer:
     def __init__(self) -> None:
         self.shown_class = NO_SHOWN_CLASS
         self._candidate = ""
-        self._since = self._covered = 0.0
+        self._since, self._covered = EPOCH, 0.0
 
-    def reset(self, workload: Workload, time: float) -> None:
+    def reset(self, workload: Workload, time: Unix) -> None:
         """Set the class at once: of the first sample, or of the first after a long gap."""
         self._hold(workload, time)
 
-    def update(self, workload: Workload, seconds: float, time: float, hold: float) -> None:
+    def update(self, workload: Workload, seconds: float, time: Unix, hold: float) -> None:
         """Take the next sample, which covers some seconds, and was taken at a time in Unix seconds.
 
         Args:
@@ -157,7 +158,7 @@ class ClassDebouncer:
         if self._covered >= hold * (1 - ROUNDING):
             self._hold(workload, self._since)
 
-    def _hold(self, workload: Workload, since: float) -> None:
+    def _hold(self, workload: Workload, since: Unix) -> None:
         held = self.shown_class
         is_change = held.since is not None and workload.raw_class != held.workload_class
         self.shown_class = ShownClass(

@@ -21,6 +21,7 @@ from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.daemon.kept_usage import KeptUsage
 from pulsed.durations import DAY
 from pulsed.json_text import as_text
+from pulsed.model.clocks import Monotonic
 from pulsed.model.tick import Tick
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
@@ -134,7 +135,7 @@ class AccountsFeature(Feature):
         day = int(time.time() // DAY)
         while True:
             await aligned_sleep(LOOK_SECONDS)
-            now, files = time.monotonic(), self.ended_files
+            now, files = Monotonic(time.monotonic()), self.ended_files
             if now - swept >= SWEEP_SECONDS:
                 swept = now
                 if (today := int(time.time() // DAY)) != day:
@@ -244,7 +245,7 @@ class FindingsFeature(Feature):
             log_finding(finding, self._store.node)
             self._events.announce(finding_change(finding))
 
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of owners."""
         families = self._families
         families.max_owners, families.published = self._active.config.publish.max_owners, self._pages.owner_families

@@ -26,6 +26,7 @@ from pulsed.daemon.process import Notifier, StopDeadline
 from pulsed.daemon_thread import FileReads, FileSystemHangs
 from pulsed.errors import PulsedError
 from pulsed.log import setup
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.application import api
 from pulsed.present.api.routing import ApiParts
@@ -198,7 +199,7 @@ class Daemon:
         """Return whether the configuration of the files is in force."""
         return self._last_reload_successful and (self._web is None or self._web.last_reload_successful)
 
-    def _families(self, now: float) -> Iterator[Metric]:
+    def _families(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of features and tasks at monotonic seconds."""
         yield from self._features.metrics(now)
         yield from task_families()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from prometheus_client.metrics_core import Metric
 
 from pulsed.config.configuration import ActiveConfig, Config
+from pulsed.model.clocks import Monotonic
 from pulsed.model.result import Removal
 from pulsed.model.target_store import TargetStore
 from pulsed.model.tick import Tick
@@ -63,7 +64,7 @@ class Feature:
     def forget(self, removal: Removal) -> None:
         """Forget an absent GPU on request."""
 
-    def metrics(self, now: float) -> Iterable[Metric]:
+    def metrics(self, now: Monotonic) -> Iterable[Metric]:
         """Return its own families on the metrics page, at monotonic seconds."""
         return ()
 

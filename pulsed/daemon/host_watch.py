@@ -25,6 +25,7 @@ from pulsed.daemon_thread import SharedCall
 from pulsed.host.kernel_files import read_pci_gpus, read_ports, read_stuck_processes, read_usage
 from pulsed.host.node_checks import DEAD_GPU_XIDS, NODE_CHECK_IDS, NodeView
 from pulsed.host.node_evaluator import NodeEvaluator
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import node_of
 from pulsed.model.host import HostFacts, InfinibandPort, JobHostUsage, PciGpu, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
@@ -97,7 +98,7 @@ class HostWatch(Feature):
         self._switch_errors: dict[tuple[str, int, bool], KernelEvent] = {}
         """By PCI address, code and whether it is fatal, the last SXID."""
 
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of this host, and of processors that sources show."""
         yield from node_families(self._store)
         ticks = [target.tick for target in self._store.targets if target.tick is not None and target.fresh(now)]
@@ -132,7 +133,7 @@ class HostWatch(Feature):
             self._log.read(self._read_kernel_log),
         )
         switch_errors = tuple(self._switch_errors.values()) if reads_log else None
-        facts = HostFacts(time.time(), pci_gpus, tuple(self._events.values()), stuck, ports, switch_errors)
+        facts = HostFacts(Unix(time.time()), pci_gpus, tuple(self._events.values()), stuck, ports, switch_errors)
         view = NodeView(facts, self._shown(), config.gpus not in (None, "all"), config.health.expected_gpus)
         before, health = self._store.node_health, self._evaluator.evaluate(view, config.health.disabled)
         self._store.set_host(facts, health)
@@ -161,7 +162,7 @@ class HostWatch(Feature):
 
         It is while a target is not fresh, or if it names another host.
         """
-        now, here = time.monotonic(), self._store.node
+        now, here = Monotonic(time.monotonic()), self._store.node
         shown: dict[tuple[str, str], ShownGpu] = {}
         for target in self._store.targets:
             if (tick := target.tick) is None or not target.fresh(now):
@@ -186,7 +187,7 @@ class JobHostReader(Feature):
         self._store, self._active = parts.store, parts.active
         self._accounting = parts.feature(AccountsFeature).accounting
         self._groups: HostPart[list[tuple[OwnerAccount, JobHostUsage]]] = HostPart("control groups")
-        self._ports: HostPart[tuple[float, tuple[InfinibandPort, ...] | None]] = HostPart("traffic of InfiniBand")
+        self._ports: HostPart[tuple[Monotonic, tuple[InfinibandPort, ...] | None]] = HostPart("traffic of InfiniBand")
         self._balances = BalanceRecorder()
 
     def take_tick(self, tick: Tick) -> None:
@@ -214,7 +215,7 @@ class JobHostReader(Feature):
         root = Path(config.host.root)
         usages, traffic = await asyncio.gather(
             self._groups.read(lambda: _read_groups(root, accounts)),
-            self._ports.read(lambda: (time.monotonic(), read_ports(root, TRAFFIC))),
+            self._ports.read(lambda: (Monotonic(time.monotonic()), read_ports(root, TRAFFIC))),
         )
         for account, usage in usages or ():
             account.host = usage

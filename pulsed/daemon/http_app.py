@@ -20,6 +20,7 @@ from starlette.routing import BaseRoute
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.json_text import json_bytes
 from pulsed.lane import Lane, LaneFull
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.routing import PlainRoute
 from pulsed.present.asgi import (
@@ -144,7 +145,7 @@ class FrontRoutes:
 
     async def _page(self, names: Collection[str], *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page, or the part of it with samples of these names, as client_python's `name[]` selects them."""
-        page = await self._pages.serve(time.monotonic(), openmetrics=openmetrics, gzip=gzip and not names)
+        page = await self._pages.serve(Monotonic(time.monotonic()), openmetrics=openmetrics, gzip=gzip and not names)
         if not names:
             return page
         part = await asyncio.to_thread(only_named, page, frozenset(names))
@@ -155,7 +156,7 @@ class FrontRoutes:
             return _ONLY_READS
         if route_of(scope, scope["root_path"]) != READY:
             return _text(200, "pulsed is healthy")
-        now, targets = time.monotonic(), self._store.targets
+        now, targets = Monotonic(time.monotonic()), self._store.targets
         if any(target.delivers(now) for target in targets):
             return _text(200, "pulsed is ready")
         why = [f"{target.name}: {target.failure}" for target in targets]

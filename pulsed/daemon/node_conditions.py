@@ -15,6 +15,7 @@ from pulsed.collector.this_host import api_client, node_of_pods
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.errors import ConfigError
+from pulsed.model.clocks import Monotonic
 from pulsed.present.health_report import Row, node_conditions
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class NodeConditions(Feature):
         """Raise `ConfigError` if the conditions cannot be written."""
         condition_target(config)
 
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield whether the last report succeeded; nothing before the first."""
         if self._writer is not None and self._writer.is_failing is not None:
             yield report_family(is_up=not self._writer.is_failing)
@@ -65,7 +66,7 @@ class NodeConditions(Feature):
         """Return what `/health/gpus` has now; nothing while a source has not begun."""
         from pulsed.present.api.documents import health_document
 
-        now, targets = time.monotonic(), self._store.targets
+        now, targets = Monotonic(time.monotonic()), self._store.targets
         if now < self._begin + START_SECONDS and any(each.tick is None and not each.error for each in targets):
             return ()
         return health_document(self._store, now)

@@ -27,6 +27,7 @@ from pulsed.die_with_parent import CANNOT_RUN, NOT_FOUND, dying_with_parent
 from pulsed.durations import HOUR
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls
 from pulsed.json_text import json_bytes
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, account_key
@@ -110,7 +111,7 @@ class Notify(Feature):
         """Yield which findings have a notification, so that a restart sends none again."""
         yield Section("notified", lambda: sum(map(len, self._notified.values())), self._dump, self._load)
 
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the family of notifications."""
         if self._settings.is_on or self.results:
             yield notification_family(self.results)
@@ -122,12 +123,12 @@ class Notify(Feature):
             while True:
                 await aligned_sleep(LOOK_SECONDS)
                 if self._settings.is_on:
-                    self.queue_findings(time.monotonic())
+                    self.queue_findings(Monotonic(time.monotonic()))
                     for receiver in self._send:
                         if receiver not in sending or sending[receiver].done():
                             sending[receiver] = tasks.create_task(self.deliver(receiver))
 
-    def queue_findings(self, now: float) -> None:
+    def queue_findings(self, now: Monotonic) -> None:
         """Queue new findings at a monotonic time, users with the fewest notifications first; the rest waits."""
         keys = {account_key(account) for account in self._accounts.accounting.unfinished}
         self._notified = {key: kinds for key, kinds in self._notified.items() if key in keys}
@@ -297,7 +298,8 @@ class Notify(Feature):
             if not isinstance(saved, list):
                 raise TypeError
             self._notified = {
-                (str(kind), str(id), float(begin)): {str(each) for each in kinds} for kind, id, begin, kinds in saved
+                (str(kind), str(id), Unix(float(begin))): {str(each) for each in kinds}
+                for kind, id, begin, kinds in saved
             }
         except (TypeError, ValueError):
             raise ValueError("not a list of owners and findings") from None

@@ -18,6 +18,7 @@ from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon_thread import DaemonThread
 from pulsed.http.client import HttpClient
 from pulsed.http.credentials import BadCredentials, authorization
+from pulsed.model.clocks import Monotonic
 from pulsed.present.otlp.hardware_metrics import hardware_points
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class OtlpPush(Feature):
         self._refused = 0
         self.samples: Counter[str] | None = None
 
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of sent samples."""
         if self.samples is not None:
             yield from push_families(self.samples)
@@ -61,7 +62,7 @@ class OtlpPush(Feature):
             self.samples = self.samples or Counter(sent=0, dropped=0)
             try:
                 while self._active.config.publish.otlp == settings:
-                    page = await self._pages.serve(time.monotonic(), openmetrics=False, gzip=False)
+                    page = await self._pages.serve(Monotonic(time.monotonic()), openmetrics=False, gzip=False)
                     authorization = await self._authorization(settings.bearer_token_file)
                     send = partial(self._send, exporter, page.decode() + PUSHED, settings.attributes, authorization)
                     await self._thread.submit(send).result
@@ -90,7 +91,7 @@ class OtlpPush(Feature):
 
         from pulsed.present.otlp.exporter import metrics_data
 
-        hardware = hardware_points(self._store, time.monotonic())
+        hardware = hardware_points(self._store, Monotonic(time.monotonic()))
         data = metrics_data(page, hardware, self._store.node, attributes, time.time_ns())
         samples = sum(
             len(metric.data.data_points)

@@ -15,6 +15,7 @@ from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.daemon.state_file import Draft, StateFile, WriteStatus
 from pulsed.json_text import as_text
+from pulsed.model.clocks import Monotonic
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class StateFolder(Feature):
         if self._file is not None:
             self._write(self._file, self._marks(), self._draft(self._file))
 
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of the files; none without `state_dir`."""
         if self._file is not None and (ended := self._accounts.ended_files) is not None:
             statuses = [status for feature in self._features.values() for status in feature.statuses()]

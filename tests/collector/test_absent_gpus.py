@@ -15,6 +15,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import GpuNotForgettable, GpuNotFound
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, parse
 from pulsed.model.health import SEVERITY
 from pulsed.model.raw_tick import RawTick
@@ -84,7 +85,15 @@ class Node:
             for board in boards
         )
         read = self.parser.parse(page.encode())
-        return RawTick("test", self.time, self.time - START, self.interval, read.layout, read.values, read.rejected)
+        return RawTick(
+            "test",
+            Unix(self.time),
+            Monotonic(self.time - START),
+            self.interval,
+            read.layout,
+            read.values,
+            read.rejected,
+        )
 
     def restart(self, boot_id: str | None = None, down: float = 60.0) -> None:
         """Restart the daemon, and with another boot id the node."""
@@ -92,7 +101,7 @@ class Node:
         self.boot_id = self.boot_id if boot_id is None else boot_id
         self.time += down
         self._start()
-        self.pipeline.health_evaluator.restore(document, self.time)
+        self.pipeline.health_evaluator.restore(document, Unix(self.time))
 
     def select(self, selection: GpuSelection) -> None:
         """Reload the configuration with another list of GPUs."""

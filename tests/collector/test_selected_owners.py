@@ -8,6 +8,7 @@ import pytest
 
 from pulsed.collector.collector import Pipeline, PipelineSettings
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu_selection import parse
 from pulsed.model.raw_tick import RawTick
 from pulsed.owners.accounting import OwnerAccounting
@@ -41,7 +42,11 @@ def billed(selected: str) -> dict[tuple[str, str], Any]:
     )
     for clock in range(61):
         parsed = parser.parse(page(clock))
-        accounting.add(pipeline.process(RawTick("t", 1e9 + clock, float(clock), 1.0, parsed.layout, parsed.values), ()))
+        accounting.add(
+            pipeline.process(
+                RawTick("t", Unix(1e9 + clock), Monotonic(float(clock)), 1.0, parsed.layout, parsed.values), ()
+            )
+        )
     documents = [account_document(account, "n") for account in accounting.running]
     return {(each["owner"]["name"], gpu["gpu"]): gpu for each in documents for gpu in each["gpus"]}
 

@@ -7,6 +7,7 @@ import pytest
 from pulsed.collector.collector import Pipeline, PipelineSettings
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import NoGpus
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu_selection import parse
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.tick import Tick
@@ -32,7 +33,15 @@ class Exporter:
         )
         read = self._parser.parse(page.encode())
         return self._pipeline.process(
-            RawTick("exporter", self._clock + 1e9, self._clock, 15.0, read.layout, read.values, read.rejected)
+            RawTick(
+                "exporter",
+                Unix(self._clock + 1e9),
+                Monotonic(self._clock),
+                15.0,
+                read.layout,
+                read.values,
+                read.rejected,
+            )
         )
 
 

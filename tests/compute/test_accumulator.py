@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.plausibility_rules import MAX_WATTS
 from pulsed.compute.settings import ComputeSettings, IdleSettings, RealUtilizationSettings
+from pulsed.model.clocks import Unix
 from pulsed.model.counters import COUNTER_POSITION, COUNTERS, IDLE_KINDS, NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.result import Workload
@@ -32,7 +33,7 @@ PLAIN = settings()
 
 
 def ledger() -> Accumulator:
-    return Accumulator(1000.0)
+    return Accumulator(Unix(1000.0))
 
 
 def begun(reading: Reading = NOTHING, workload_class: str = "idle") -> Accumulator:

@@ -13,6 +13,7 @@ from pulsed.compute.plausibility_filter import PlausibilityFilter, PlausibilityL
 from pulsed.compute.plausibility_rules import ACTIVITY, MEASURED, RATES, REASONS, RULES, PlausibilitySettings
 from pulsed.compute.sample import Freshness
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.clocks import GpuSeconds
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.reader.demo.source import DemoSource
@@ -75,7 +76,7 @@ class Gpu:
 
     def apply(self, reading: Reading, seconds: float) -> tuple[Reading, tuple[str, ...]]:
         self.now += max(seconds, 0.0)
-        self.inputs.update(reading, self.now, 1.0, self.settings)
+        self.inputs.update(reading, GpuSeconds(self.now), 1.0, self.settings)
         return self.filter.apply(self.limits, reading, seconds, self.inputs.state)
 
 

@@ -20,6 +20,7 @@ from pulsed.daemon.accounts import AccountsFeature, EndedFiles
 from pulsed.daemon.changes import EventsFeature
 from pulsed.daemon.feature import Feature, Section
 from pulsed.daemon.state_folder import StateFolder
+from pulsed.model.clocks import Monotonic
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting import OwnerAccounting
@@ -60,7 +61,7 @@ class Run:
         """Whether each file can be written, by its name."""
         return {
             sample.labels["file"]: sample.value
-            for family in self.features.metrics(0.0)
+            for family in self.features.metrics(Monotonic(0.0))
             for sample in family.samples
             if sample.name == "pulsed_state_up"
         }

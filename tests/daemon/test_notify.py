@@ -20,6 +20,7 @@ from pulsed.daemon import notify
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.changes import EventsFeature
 from pulsed.daemon.notify import Notify
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerCondition
@@ -59,7 +60,7 @@ class Told:
 
         async def look() -> None:
             for _ in range(times):
-                self.feature.queue_findings(time.monotonic() + later)
+                self.feature.queue_findings(Monotonic(time.monotonic() + later))
                 for receiver in ("exec", "webhook"):
                     await self.feature.deliver(receiver)
 
@@ -100,9 +101,9 @@ def test_findings_and_lost_gpus_are_told(tmp_path: Path, kind: str) -> None:
     told = Told(tmp_path)
     told.node.sees(((ANN,), BUSY))
     (gpu,) = told.node.running(ANN).gpus.values()
-    gpu.conditions[kind] = OwnerCondition(kind, "crit", 1.0, 2.0, "it is over", "")
+    gpu.conditions[kind] = OwnerCondition(kind, "crit", Unix(1.0), Unix(2.0), "it is over", "")
     assert told.looks() == []
-    gpu.conditions[kind] = OwnerCondition(kind, "crit", 1.0, None, "what was seen", "")
+    gpu.conditions[kind] = OwnerCondition(kind, "crit", Unix(1.0), None, "what was seen", "")
     (document,) = told.looks(2)
     assert (document["finding"], document["title"]) == (kind, "Job 4711 (ann): GPU here/0: what was seen")
     assert Told(tmp_path / "other", findings=("held_idle",)).looks() == []
@@ -113,7 +114,7 @@ def test_what_follows_from_a_lost_gpu_is_no_finding_of_its_own(tmp_path: Path) -
     told.works_and_stops(70)
     (gpu,) = told.node.running(ANN).gpus.values()
     for kind in ("hang", "gpu_lost"):
-        gpu.conditions[kind] = OwnerCondition(kind, "crit", 1.0, None, "what was seen", "")
+        gpu.conditions[kind] = OwnerCondition(kind, "crit", Unix(1.0), None, "what was seen", "")
     assert [document["finding"] for document in told.looks(3)] == ["gpu_lost"]
 
 

@@ -17,6 +17,7 @@ import pytest
 from pulsed.config.configuration import ActiveConfig, Config
 from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.otlp_push import OtlpPush
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.attribution import Attribution
 from pulsed.present.otlp.settings import OtlpSettings
@@ -59,7 +60,7 @@ async def pushing(
 
 def counted(push: OtlpPush) -> Counter[str]:
     """The samples that are on the page."""
-    return Counter({each.name: int(each.value) for family in push.metrics(0.0) for each in family.samples})
+    return Counter({each.name: int(each.value) for family in push.metrics(Monotonic(0.0)) for each in family.samples})
 
 
 async def test_what_fails_is_sent_again_with_the_credentials() -> None:
@@ -167,7 +168,7 @@ async def test_another_receiver_gets_all_from_then_on() -> None:
 
 async def test_no_receiver_has_no_series() -> None:
     async with pushing(None) as push:
-        assert list(push.metrics(0.0)) == []
+        assert list(push.metrics(Monotonic(0.0))) == []
 
 
 @pytest.mark.parametrize("is_verified", [True, False])

@@ -6,6 +6,7 @@ import pytest
 
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.clocks import Unix
 from pulsed.model.health import Health
 from tests.compute.health.sim import GPU, OTHER, Sim
 
@@ -89,5 +90,5 @@ def test_a_state_file_without_seconds_starts_at_0() -> None:
         del gpu["seconds"], gpu["state"]
     restarted = Sim()
     restarted.time = sim.time
-    restarted.health_evaluator.restore(document, sim.time)
+    restarted.health_evaluator.restore(document, Unix(sim.time))
     assert lasted(restarted.health(**FINE)) == {"unknown": 1.0}
