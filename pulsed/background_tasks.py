@@ -71,6 +71,11 @@ class BackgroundTasks:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def start_ended(self, name: str, work: Work) -> None:
+        """Start a task unless one of that name runs."""
+        if not any(task.get_name() == name and not task.done() for task in self._tasks):
+            self.start(name, work)
+
     async def stop(self) -> None:
         """Cancel all tasks, and wait until they have ended."""
         tasks = list(self._tasks)

@@ -52,6 +52,27 @@ async def test_a_task_that_ends_is_not_started_again(caplog: pytest.LogCaptureFi
     assert (runs, caplog.records) == (1, [])
 
 
+async def test_a_task_is_started_again_only_once_it_has_ended() -> None:
+    runs, end = 0, asyncio.Event()
+
+    async def ends() -> None:
+        nonlocal runs
+        runs += 1
+        await end.wait()
+
+    tasks = BackgroundTasks()
+    for _ in range(2):
+        tasks.start_ended("one", ends)
+        await asyncio.sleep(0)
+    assert runs == 1
+    end.set()
+    await asyncio.sleep(0.01)
+    tasks.start_ended("one", ends)
+    await asyncio.sleep(0)
+    assert runs == 2
+    await tasks.stop()
+
+
 @pytest.mark.parametrize(
     ("seconds", "now", "expected"),
     [(1.0, 7.0, 8.0), (1.0, 7.49, 8.0), (1.0, 7.5, 9.0), (1.0, 6.999, 8.0), (2.0, 7.5, 10.0), (0.1, 7.31, 7.4)],

@@ -10,6 +10,7 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import WORKLOAD_CLASSES
@@ -63,7 +64,7 @@ class Exporter:
         for interval, at in zip(intervals, clocks or intervals, strict=True):
             read = self.parser.parse(self.page(interval, MISLEADING if gauges is None else gauges, names).encode())
             clock = at * INTERVAL
-            raw = RawTick("t", START + clock, clock, INTERVAL, read.layout, read.values, read.rejected)
+            raw = RawTick("t", Unix(START + clock), Monotonic(clock), INTERVAL, read.layout, read.values, read.rejected)
             yield self.pipeline.process(raw)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import CheckState, Health
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
@@ -50,7 +51,9 @@ class Exporter:
             )
             moment = self.polls * self.interval - self.interval + self.away
             read = self.parser.parse(page.encode())
-            raw = RawTick("test", START + moment, moment, self.interval, read.layout, read.values, read.rejected)
+            raw = RawTick(
+                "test", Unix(START + moment), Monotonic(moment), self.interval, read.layout, read.values, read.rejected
+            )
             self.health = [result.health for result in results_of(self.pipeline.process(raw))]
         return self.health[0]
 
@@ -155,7 +158,7 @@ def test_latches_outlive_a_restart() -> None:
     kept = json.loads(json.dumps(node.pipeline.health_evaluator.dump()))
     since = node.check("xid_critical").since
     node.pipeline = Pipeline(GpuTable(), "node")
-    node.pipeline.health_evaluator.restore(kept, START + node.polls * node.interval)
+    node.pipeline.health_evaluator.restore(kept, Unix(START + node.polls * node.interval))
     node.poll(2, XID_ERRORS=0)
     assert (node.check("xid_critical").state, node.check("xid_critical").since) == ("crit", since)
 

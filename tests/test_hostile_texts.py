@@ -19,6 +19,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import PulsedError
 from pulsed.http.credentials import masked
 from pulsed.kubernetes.objects import parse_selector
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import device_key
 from pulsed.owners.attribution.gpu_processes import arguments_of, owner_of_cgroup, program_of
 from pulsed.owners.attribution.mapping_directory import parse_job_file
@@ -40,7 +41,7 @@ LENGTH = 100_000
 LIMIT = 10.0
 """Seconds. A reader whose time grows with the length takes tenths of one, another one minutes."""
 
-NOW = Now(1_700_000_000.0, 1000.0)
+NOW = Now(Unix(1_700_000_000.0), 1000.0)
 
 
 class TooSlow(BaseException):
@@ -120,7 +121,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "recording": recording,
     "redirect": lambda text: masked(f"http://{text}"),
     "kernel log": lambda text: LogText().feed(text.encode(), NOW),
-    "kernel message": lambda text: parse_message(f"NVRM: {text}", 1.0),
+    "kernel message": lambda text: parse_message(f"NVRM: {text}", Unix(1.0)),
     "label selector": parse_selector,
     "filter": gpu_filter,
     "list of hosts": expanded_hosts,

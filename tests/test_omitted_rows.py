@@ -6,6 +6,7 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.tick import Tick
@@ -17,7 +18,7 @@ from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser
 from tests.support.sequences.omissions import changed_by_omissions
 
-INTERVAL, START = 15.0, 1767225600.0
+INTERVAL, BEGIN = 15.0, Monotonic(1767225600.0)
 
 
 class Daemon:
@@ -32,9 +33,9 @@ class Daemon:
     def poll(self, page: str) -> Tick:
         parsed, clock = self.parser.parse(page.encode()), INTERVAL * self.polls
         self.polls += 1
-        raw = RawTick("t", START + clock, clock, INTERVAL, parsed.layout, parsed.values)
+        raw = RawTick("t", Unix(BEGIN + clock), Monotonic(clock), INTERVAL, parsed.layout, parsed.values)
         tick = self.pipeline.process(raw, ())
-        self.target.accept(tick, clock)
+        self.target.accept(tick, Monotonic(clock))
         self.accounting.add(tick)
         return tick
 
@@ -43,10 +44,10 @@ class Daemon:
         return INTERVAL * (self.polls - 1)
 
     def health(self) -> dict[str, str]:
-        return {row["gpu"]: row["state"] for row in health_document(self.store, self.now)}
+        return {row["gpu"]: row["state"] for row in health_document(self.store, Monotonic(self.now))}
 
     def metrics(self) -> list[str]:
-        page = Pages(self.store, Telemetry(self.store)).page(self.now, openmetrics=False, gzip=False)
+        page = Pages(self.store, Telemetry(self.store)).page(Monotonic(self.now), openmetrics=False, gzip=False)
         return page.decode().splitlines()
 
 
@@ -113,7 +114,7 @@ def test_series_of_a_gpu_keep_the_labels_of_its_pod_for_five_minutes() -> None:
     shown = []
     for poll in range(3, 30):
         daemon.poll(board(0, poll))
-        page = pages.page(daemon.now, openmetrics=False, gzip=False).decode().splitlines()
+        page = pages.page(Monotonic(daemon.now), openmetrics=False, gzip=False).decode().splitlines()
         (line,) = [line for line in page if line.startswith("pulsed_gpu_health_severity{") and "GPU-1" in line]
         shown.append('pod="a"' in line)
     assert shown == [True] * 20 + [False] * 7

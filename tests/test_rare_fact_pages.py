@@ -9,6 +9,7 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import CheckState
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
@@ -31,7 +32,7 @@ class Node:
         rows = {"DEV_GPU_TEMP": 40 + self.polls % 2, **values}
         page = "".join(f'DCGM_FI_{name}{{gpu="0",UUID="GPU-0",modelName="{GB200}"}} {rows[name]}\n' for name in rows)
         read = self.parser.parse(page.encode())
-        raw = RawTick("t", START + clock, clock, 15.0, read.layout, read.values, read.rejected)
+        raw = RawTick("t", Unix(START + clock), Monotonic(clock), 15.0, read.layout, read.values, read.rejected)
         return self.pipeline.process(raw).gpus[0].result.health.check(id_)
 
 

@@ -24,6 +24,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.config.configuration import Config
 from pulsed.json_text import rfc3339
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
@@ -74,7 +75,7 @@ class DemoDaemon:
         history, events, accounting = History(), EventBroadcaster(lambda: "gpu01"), OwnerAccounting()
         for _ in range(SECONDS + 1):
             tick = pipeline.process(asyncio.run(source.read()))
-            target.accept(tick, time.monotonic())
+            target.accept(tick, Monotonic(time.monotonic()))
             history.add(tick)
             events.publish(tick)
             accounting.add(tick)

@@ -17,6 +17,7 @@ from pulsed.daemon.notify import notification_family
 from pulsed.daemon.otlp_push import PUSHED, push_families
 from pulsed.daemon.state_file import WriteStatus
 from pulsed.daemon.state_folder import state_families
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import CheckState, NodeHealth
 from pulsed.model.host import PORT_COUNTERS, CpuReading, HostFacts, InfinibandPort
 from pulsed.model.raw_tick import Layout, RawTick
@@ -167,9 +168,9 @@ def _own() -> Iterator[str]:
     store.targets[0].rejected["bad_value"] = 1
     store.targets[0].errors["scrape_failed"] = 1
     store.targets[0].kernel_log_error = ""
-    store.targets[0].tick = Tick(RawTick("demo", 0.0, 0.0, 1.0, Layout("exporter", ()), ()), [])
+    store.targets[0].tick = Tick(RawTick("demo", Unix(0.0), Monotonic(0.0), 1.0, Layout("exporter", ()), ()), [])
     port = InfinibandPort("mlx5_0", "1", "", "ACTIVE", "LinkUp", 5e10, dict.fromkeys(PORT_COUNTERS, 0))
-    store.set_host(HostFacts(0.0, (), ports=(port,)), NodeHealth((CheckState("gpu_missing", "ok"),)))
+    store.set_host(HostFacts(Unix(0.0), (), ports=(port,)), NodeHealth((CheckState("gpu_missing", "ok"),)))
     telemetry = Telemetry(store, lambda now: _of_features(store))
     telemetry.count_request("/metrics", 200)
     yield from table(
@@ -184,8 +185,8 @@ def _own() -> Iterator[str]:
 
 
 def _of_features(store: TargetStore) -> Iterator[Metric]:
-    yield from discovery_families([DiscoveryList("kubernetes", "/api/v1/pods", True, 0.0)])
-    yield from attribution_families([SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})])
+    yield from discovery_families([DiscoveryList("kubernetes", "/api/v1/pods", True, Unix(0.0))])
+    yield from attribution_families([SourceState(LABELS, last_success=Unix(0.0), errors={"unreadable": 1})])
     yield from node_families(store)
     yield from cpu_families("node", [CpuReading("", "0", 0.0, 0.0, 0.0, 0.0, 0.0)])
     yield from state_families([WriteStatus(Path("state.json"), "")], 0)
@@ -195,7 +196,7 @@ def _of_features(store: TargetStore) -> Iterator[Metric]:
     features = FeatureSet()
     features.failures["history"] += 1
     FAILURES["accounts"] += 1
-    yield from features.metrics(0.0)
+    yield from features.metrics(Monotonic(0.0))
     yield from task_families()
 
 

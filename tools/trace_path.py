@@ -20,6 +20,7 @@ from pulsed.collector.collector import Collector, Pipeline
 from pulsed.collector.source_factory import open_sources, target_of
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.config.configuration import load
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.tick import Tick
 from pulsed.present.exposition.page import Pages
@@ -77,7 +78,7 @@ async def trace(*settings: str) -> CallTrace:
     pages, calls = Pages(store, telemetry), CallTrace()
 
     def render(_: Tick) -> None:
-        pages.page(time.monotonic(), openmetrics=False, gzip=False)
+        pages.page(Monotonic(time.monotonic()), openmetrics=False, gzip=False)
         calls.stop()
         if target.samples == _WARM_TICKS - 1:
             calls.start()

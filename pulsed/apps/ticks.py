@@ -17,13 +17,14 @@ from functools import partial
 from typing import TextIO
 
 from pulsed.cli.arguments import configuration
-from pulsed.collector.collector import Collector, Pipeline
+from pulsed.collector.collector import Collector, Pipeline, PipelineSettings
 from pulsed.collector.source_factory import found_sources, target_of
 from pulsed.collector.this_host import node_name, node_of_source, selection_of
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.settings import ComputeSettings
 from pulsed.config.configuration import Config
 from pulsed.errors import GpuNotFound, NothingRead
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.tick import Tick
 from pulsed.present.api import documents
@@ -64,7 +65,7 @@ def run_snapshot(options: argparse.Namespace) -> int:
     if not has_gpus and selection_of(config, os.environ).everything:
         read = ", ".join(target.name for target in store.targets if target.samples)
         raise NothingRead(f"{read}: there is no GPU", "`pulsed doctor` shows what works here")
-    now = time.monotonic()
+    now = Monotonic(time.monotonic())
     if format == "table":
         out.write(table(store, now, shutil.get_terminal_size((WIDTH, 24)).columns))
     elif format == "json":
@@ -148,9 +149,7 @@ async def collect(
         Pipeline(
             table,
             node_of_source(source, config),
-            selection=selection,
-            max_gpus=config.source.max_gpus,
-            exporter_pods=config.attribution.exporter_pods,
+            settings=PipelineSettings(selection, config.source.max_gpus, config.attribution.exporter_pods),
         )
         for source in sources
     ]

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from socket import gethostname
+from typing import NamedTuple
 
 from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.errors import NoGpus, SourceEnded, SourceError
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
@@ -48,6 +50,25 @@ Observe = Callable[[str, float], None]
 """Takes a layer's name and the seconds that it spent on a tick."""
 
 
+class PipelineSettings(NamedTuple):
+    """What a source's ticks are made of.
+
+    Attributes:
+        selection: the GPUs to show.
+        max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
+        exporter_pods: patterns of pods that own nothing.
+        kernel_log: path of the kernel log of that node; empty: it is not read.
+    """
+
+    selection: GpuSelection = EVERYTHING
+    max_gpus: int = MAX_GPUS
+    exporter_pods: Sequence[str] = ()
+    kernel_log: str = ""
+
+
+EVERY_GPU = PipelineSettings()
+
+
 class Pipeline:
     """Translate and Compute for one source; keeps what they remember between ticks.
 
@@ -55,11 +76,9 @@ class Pipeline:
         table: the states of all GPUs of the process.
         node: the host of GPUs whose source does not name a host.
         observe: takes the seconds that each layer spends.
+        settings: as for `configure`.
         host_epoch: of this host, if the source is on it; it counts only for GPUs whose source names this host or none.
-        kernel_log: path of the kernel log of that node; empty: it is not read.
         attribution: of this host; None: only the owners that the source itself names.
-        max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
-        exporter_pods: patterns of pods that own nothing.
         pci_drivers: returns the kernel drivers of the GPUs on the PCI bus of this host, as in a tick.
 
     Attributes:
@@ -71,43 +90,30 @@ class Pipeline:
         table: GpuTable,
         node: str,
         observe: Observe = lambda layer, seconds: None,
-        selection: GpuSelection = EVERYTHING,
+        settings: PipelineSettings = EVERY_GPU,
         host_epoch: HostEpoch | None = None,
-        kernel_log: str = "",
         attribution: Attribution | None = None,
-        max_gpus: int = MAX_GPUS,
-        exporter_pods: Sequence[str] = (),
         pci_drivers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.computer = ComputeLayer(table, node)
-        self._select(selection)
         self._host_epoch, self._names = host_epoch, (node, gethostname())
         self._pci_drivers = pci_drivers
         self._nodes: set[str] = set()
         self._is_here = True
-        self._translator = Translator(node, max_gpus, exporter_pods)
+        self._translator = Translator(node)
         self._attribution = attribution or Attribution()
         self._owners = OwnerLookup(self._attribution, node)
         self._observe = observe
         self._kernel_path = ""
         self._kernel_log: KernelLogReader | None = None
-        self._set_kernel_log(kernel_log)
-        self._next: tuple[GpuSelection, int, Sequence[str]] | None = None
+        self.configure(settings)
 
-    def reconfigure(
-        self,
-        selection: GpuSelection,
-        kernel_log: str = "",
-        max_gpus: int = MAX_GPUS,
-        exporter_pods: Sequence[str] = (),
-    ) -> None:
-        """Read these GPUs from the next tick on; counters continue."""
-        self._next = (selection, max_gpus, exporter_pods)
-        self._set_kernel_log(kernel_log)
-
-    def _select(self, selection: GpuSelection) -> None:
-        self._chosen = DeviceFilter(selection)
+    def configure(self, settings: PipelineSettings) -> None:
+        """Process ticks by these settings from the next one on; counters continue."""
+        self._translator.configure(settings.max_gpus, settings.exporter_pods)
+        self._chosen = DeviceFilter(settings.selection)
         self.computer.watch(self._chosen.selects)
+        self._set_kernel_log(settings.kernel_log)
 
     @property
     def health_evaluator(self) -> HealthEvaluator:
@@ -156,12 +162,12 @@ class Pipeline:
         Returns:
             None if the kernel log has nothing about GPUs that the source had.
         """
-        now = time.time()
+        now = Unix(time.time())
         events = None if self._kernel_log is None else self._kernel_events(self._kernel_log, now - 2.0 * interval)
         if events is None or not (is_shown or self.health_evaluator.concern(events)):
             self.health_evaluator.defer(events or ())
             return None
-        raw = RawTick(target, now, time.monotonic(), interval, NO_SERIES, ())
+        raw = RawTick(target, now, Monotonic(time.monotonic()), interval, NO_SERIES, ())
         try:
             return self.process(raw, events)
         except NoGpus:
@@ -178,10 +184,6 @@ class Pipeline:
         """
         if kernel_events is None and self._kernel_log is not None:
             kernel_events = self._kernel_events(self._kernel_log, raw.time - 2.0 * raw.interval)
-        if self._next is not None:
-            (selection, max_gpus, exporter_pods), self._next = self._next, None
-            self._translator.reconfigure(max_gpus, exporter_pods)
-            self._select(selection)
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
         if raw.processes is not None:
@@ -270,7 +272,7 @@ class Collector:
         while True:
             has_log = self._pipeline.kernel_log_error is not None
             await asyncio.sleep(max(self._target.interval, MIN_LOG_SECONDS if has_log else NO_LOG_SECONDS))
-            if has_log and not self._target.delivers(time.monotonic()):
+            if has_log and not self._target.delivers(Monotonic(time.monotonic())):
                 await self._pipeline.read_kernel_log()
                 self._take_kernel_log()
 
@@ -284,7 +286,7 @@ class Collector:
             return
         self._note_kernel_log(self._pipeline.kernel_log_error)
         if tick is not None:
-            target.show(tick, time.monotonic())
+            target.show(tick, Monotonic(time.monotonic()))
             self._on_tick(tick)
 
     def _process(self, raw: RawTick) -> None:
@@ -301,7 +303,7 @@ class Collector:
         else:
             self._log.worked(raw, is_empty=not tick.gpus)
             self._note_sharing(tick)
-            target.accept(tick, time.monotonic())
+            target.accept(tick, Monotonic(time.monotonic()))
             self._on_tick(tick)
 
     def _note_sharing(self, tick: Tick) -> None:

@@ -31,6 +31,7 @@ from pulsed.kubernetes.exporter_pods import (
 from pulsed.kubernetes.objects import JsonObject, labels_of, parse_selector
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.settings import ALL_NAMESPACES, USUAL_NAMESPACES
+from pulsed.model.clocks import Unix
 from pulsed.model.label_names import EXPORTED, with_known_names
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.model.target_store import DiscoveryList
@@ -171,7 +172,7 @@ class ExporterDiscovery:
         self._changed, self._settings = changed, config.source.scrapes()
         self._scraper = Scraper(self._settings)
         self._scraper.retain()
-        self._read_at: dict[str, float] = {}
+        self._read_at: dict[str, Unix] = {}
         self._tasks = BackgroundTasks()
         self._settled = asyncio.Event()
         self._requirements = pod_requirements(config)
@@ -211,7 +212,7 @@ class ExporterDiscovery:
         """The watches; one that works is current."""
         watches = zip(self._paths, self._watches, strict=True)
         states = {path: watch.is_listed and not watch.error for path, watch in watches}
-        self._read_at |= {path: time.time() for path, is_up in states.items() if is_up}
+        self._read_at |= {path: Unix(time.time()) for path, is_up in states.items() if is_up}
         return [DiscoveryList("kubernetes", path, is_up, self._read_at.get(path)) for path, is_up in states.items()]
 
     def problem(self) -> ExporterNotFound:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pulsed.background_tasks import keep_running
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.attribution_sources import Cluster, attribution_sources
-from pulsed.collector.collector import Collector, Observe, Pipeline
+from pulsed.collector.collector import EVERY_GPU, Collector, Observe, Pipeline, PipelineSettings
 from pulsed.collector.source_factory import open_sources, target_of
 from pulsed.collector.this_host import (
     discovers_exporters,
@@ -25,6 +25,7 @@ from pulsed.collector.this_host import (
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.config.configuration import Config
+from pulsed.model.clocks import Unix
 from pulsed.model.result import Removal
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.model.tick import Tick
@@ -54,7 +55,7 @@ class SavedHealth:
             raise ValueError(f"a {type(saved).__name__} instead of the targets")
         self._kept = {name: kept for name, kept in saved.items() if isinstance(kept, dict)}
 
-    def restore(self, target: str, evaluator: HealthEvaluator, now: float) -> None:
+    def restore(self, target: str, evaluator: HealthEvaluator, now: Unix) -> None:
         """Restore the saved health of a target, once; invalid entries are logged and dropped.
 
         Args:
@@ -113,6 +114,7 @@ class CollectorPool:
         self._store, self._observe, self._on_tick = store, observe, on_tick
         self.saved_health = SavedHealth()
         self._config: Config | None = None
+        self._settings = EVERY_GPU
         self._running: dict[tuple[str, str], _Running] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._discovery: ExporterDiscovery | None = None
@@ -129,7 +131,7 @@ class CollectorPool:
 
         Raises `ConfigError` if a source cannot be made; then nothing has changed.
         """
-        before, settings, selection = self._config, config.compute_settings(), selection_of(config, {})
+        before, selection = self._config, selection_of(config, {})
         is_new = before is None or (before.source, before.node) != (config.source, config.node)
         client = self._cluster.client_for(config)
         if before is not None and discovers_exporters(config):
@@ -140,7 +142,10 @@ class CollectorPool:
             attribution_sources(config, self.attribution.gpu_processes, self._cluster.claims(config, client))
         )  # first: the first tick has its owners
         self._cluster.apply(config, client)
-        self._table.reconfigure(settings)
+        self._table.configure(config.compute_settings())
+        self._settings = PipelineSettings(
+            selection, config.source.max_gpus, config.attribution.exporter_pods, kernel_log_of(config)
+        )
         if is_new:
             self._replace(config, sources)
             if self._discovery is not None:
@@ -149,9 +154,7 @@ class CollectorPool:
             if discovery is not None:
                 discovery.start()
         for running in self._running.values():
-            running.pipeline.reconfigure(
-                selection, kernel_log_of(config), config.source.max_gpus, config.attribution.exporter_pods
-            )
+            running.pipeline.configure(self._settings)
         self._config = config
 
     def restore_cluster(self, cluster: KnownCluster) -> None:
@@ -282,12 +285,7 @@ class CollectorPool:
         closing = self._end(old) if old is not None else None
         if old is not None and old.node == node:
             pipeline = old.pipeline
-            pipeline.reconfigure(
-                selection_of(config, {}),
-                kernel_log_of(config),
-                config.source.max_gpus,
-                config.attribution.exporter_pods,
-            )
+            pipeline.configure(self._settings)
             target.continue_from(old.target)
         else:
             if old is not None:
@@ -296,15 +294,12 @@ class CollectorPool:
                 self._table,
                 node,
                 self._observe,
-                selection_of(config, {}),
+                self._settings,
                 host_epoch_of(config, source.target),
-                kernel_log_of(config),
                 self.attribution,
-                config.source.max_gpus,
-                config.attribution.exporter_pods,
                 self._pci_drivers,
             )
-            self.saved_health.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())
+            self.saved_health.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, Unix(time.time()))
         collector = Collector(source, pipeline, target, self._on_tick)
         task = asyncio.create_task(_run(collector, target, closing), name=target.name)
         return _Running(node, source, target, pipeline, task)

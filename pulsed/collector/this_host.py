@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pulsed.config.configuration import Config
 from pulsed.errors import ConfigError
+from pulsed.model.clocks import EPOCH, Unix
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, from_environment, parse
 from pulsed.model.raw_tick import Epoch
 from pulsed.model.target_store import Target
@@ -111,7 +112,7 @@ class HostEpoch:
         driver: folder of the kernel driver's module, another one after each time that it was loaded.
     """
 
-    def __init__(self, boot: str, booted: float = 0.0, driver: Path = DRIVER) -> None:
+    def __init__(self, boot: str, booted: Unix = EPOCH, driver: Path = DRIVER) -> None:
         self._boot, self._booted, self._driver = boot, booted, driver
 
     def completed(self, epoch: Epoch) -> Epoch:

@@ -14,13 +14,13 @@ from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
+from pulsed.compute.plausibility_rules import MAX_WATTS
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.clocks import Unix
 from pulsed.model.counters import IDLE_KINDS, INTEGRALS, CounterSnapshot, Distribution
 from pulsed.model.owner import Owners
 from pulsed.model.result import Workload
 from pulsed.model.vocabulary import POSITION, WORKLOAD_CLASSES, Reading, Value
-
-MAX_WATTS = 10_000.0
-"""No GPU draws as much: a GB300 is at 1,400 W. An energy counter that gains more has jumped."""
 
 MAX_REFRESHES = 2.0
 """Refresh periods of the source for which an energy counter may stand still."""
@@ -44,15 +44,13 @@ class Accumulator:
 
     Args:
         created: Unix time of the first sample.
-        bounds: of the buckets of the distribution of real utilization, ascending; empty: it is not counted.
-        held_bytes: an idle GPU without a known owner counts as held from this much memory in use.
 
     Attributes:
         idle_kind: what the newest sample counts as if the GPU is not used; None before any.
     """
 
-    def __init__(self, created: float, bounds: tuple[float, ...], held_bytes: float) -> None:
-        self._created, self._bounds, self._held_bytes = created, bounds, held_bytes
+    def __init__(self, created: Unix) -> None:
+        self._created = created
         self.idle_kind: str | None = None
         self._observed = 0.0
         self._seconds = [0.0] * len(WORKLOAD_CLASSES)
@@ -66,25 +64,23 @@ class Accumulator:
         self._energy_age = 0.0
         self._pending: list[tuple[_Share, Value]] = []
         self._is_stuck = False
-        self._buckets = [0] * (len(bounds) + 1)
+        self._bounds: tuple[float, ...] = ()
+        self._buckets = [0]
         self._ratios = 0.0
 
-    def reconfigure(self, bounds: tuple[float, ...], held_bytes: float) -> None:
-        """Apply other arguments from now on; a distribution over other buckets starts again."""
-        self._held_bytes = held_bytes
-        if bounds != self._bounds:
-            self._bounds, self._buckets, self._ratios = bounds, [0] * (len(bounds) + 1), 0.0
-
-    def start(self, owners: Owners | None, reading: Reading, ratio: Value, workload: Workload) -> None:
+    def start(
+        self, settings: ComputeSettings, owners: Owners | None, reading: Reading, ratio: Value, workload: Workload
+    ) -> None:
         """Take a sample that covers nothing: the first one, or the first after a gap."""
         self._settle()
         self._energy = None
         self._energy_age = 0.0
         self._is_stuck = False
-        self.add(0.0, owners, reading, ratio, workload)
+        self.add(settings, 0.0, owners, reading, ratio, workload)
 
     def add(
         self,
+        settings: ComputeSettings,
         seconds: float,
         owners: Owners | None,
         reading: Reading,
@@ -95,19 +91,22 @@ class Accumulator:
         """Count a sample that covers some seconds.
 
         Args:
+            settings: of this sample. Other buckets than before start a new distribution of real utilization.
             refresh: seconds between two different samples of the source; None if unknown.
         """
         before = self._observed
         position = _CLASS_AT[workload.raw_class]
         self._seconds[position] += seconds
         self._observed = sum(self._seconds)  # always the sum of its parts, to the last bit
-        idle_kind = self._idle_kind(owners, reading)
+        idle_kind = _idle_kind(owners, reading, settings.idle.held_memory)
         self.idle_kind = IDLE_KINDS[idle_kind]
         kind = idle_kind if workload.used is False else None
         if kind is not None:
             self._idle_seconds[kind] += seconds
         self._count_energy(_Share(position, kind, seconds, before), reading, refresh)
         self._integrate(seconds, before, (ratio, *_quantities(reading)))
+        if (bounds := settings.real_utilization.histogram) != self._bounds:
+            self._bounds, self._buckets, self._ratios = bounds, [0] * (len(bounds) + 1), 0.0
         if seconds > 0.0 and self._bounds and ratio is not None:
             self._buckets[bisect_left(self._bounds, ratio)] += 1
             self._ratios += ratio
@@ -187,13 +186,14 @@ class Accumulator:
         elif self._energy_unknown is not None:
             self._energy_unknown += share.seconds
 
-    def _idle_kind(self, owners: Owners | None, reading: Reading) -> int:
-        if owners:
-            return _HELD
-        used = reading.memory_used_bytes
-        if used is None:
-            return _UNKNOWN if owners is None else _FREE
-        return _HELD if used >= self._held_bytes else _FREE
+
+def _idle_kind(owners: Owners | None, reading: Reading, held_bytes: float) -> int:
+    if owners:
+        return _HELD
+    used = reading.memory_used_bytes
+    if used is None:
+        return _UNKNOWN if owners is None else _FREE
+    return _HELD if used >= held_bytes else _FREE
 
 
 class _Share(NamedTuple):

@@ -15,11 +15,12 @@ from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.activity import CycleRatios
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.health.gpu import EnabledChecks, GpuHealth
-from pulsed.compute.plausibility_filter import PlausibilityFilter
+from pulsed.compute.plausibility_filter import PlausibilityFilter, PlausibilityLimits
 from pulsed.compute.sample import FIRST, NEVER, Freshness, Moment, SampleDecision, TrackedSample, is_measured
 from pulsed.compute.saved_state import SavedGpuState, restore, save
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import ClassDebouncer
+from pulsed.model.clocks import EPOCH, GPU_START, START, GpuSeconds, Monotonic, Unix
 from pulsed.model.gpu import Device, Entity, EntityLocation
 from pulsed.model.owner import Owners
 from pulsed.model.tick import GpuRow, lasting
@@ -47,7 +48,7 @@ class LentOwners(NamedTuple):
     """
 
     owners: Owners
-    until: float
+    until: Monotonic
 
 
 @dataclass(slots=True, eq=False)
@@ -88,9 +89,9 @@ class GpuState:
     other_keys: tuple[str, ...]
     device: Device
     node: str
-    started: float
-    plausibility: PlausibilityFilter
-    debouncer: ClassDebouncer
+    started: Monotonic
+    plausibility: PlausibilityFilter = field(default_factory=PlausibilityFilter)
+    debouncer: ClassDebouncer = field(default_factory=ClassDebouncer)
     target: TargetTracker | None = None
     is_page_old: bool = False
     row: GpuRow = field(init=False)
@@ -99,21 +100,21 @@ class GpuState:
     lent: LentOwners | None = None
     health: GpuHealth | None = None
     counters: Accumulator | None = None
-    claimed_until: float = 0.0
+    claimed_until: Monotonic = START
     status: GpuStatus = "new"
     decision: SampleDecision = FIRST
     inputs: Freshness = field(default_factory=Freshness)
     cycles: CycleRatios = field(default_factory=CycleRatios)
-    now: float = 0.0
-    time: float = 0.0
+    now: GpuSeconds = GPU_START
+    time: Unix = EPOCH
     interval: float = 0.0
     last_sample: Moment = NEVER
-    gone_at: float = 0.0
-    last_seen: float = 0.0
-    missed_since: float = 0.0
+    gone_at: Monotonic = START
+    last_seen: Unix = EPOCH
+    missed_since: Monotonic = START
 
     def __post_init__(self) -> None:
-        self.row = lasting(self.device, 0.0, "unlisted")
+        self.row = lasting(self.device, EPOCH, "unlisted")
 
     @property
     def board(self) -> GpuState:
@@ -124,7 +125,7 @@ class GpuState:
         """Return the newest sample, with a decision about it."""
         return TrackedSample(self.device, decision, self.inputs, self.now, self.time)
 
-    def may_continue(self, reading: Reading, now: float) -> bool:
+    def may_continue(self, reading: Reading, now: Monotonic) -> bool:
         """Return whether another target with a reading of it may continue it at this moment.
 
         Blanks take it from no target that lists it.
@@ -132,7 +133,7 @@ class GpuState:
         is_listed = self.target is not None and self.status != "gone" and self.counters is not None
         return self.is_free(now) and (is_measured(reading) or not is_listed)
 
-    def is_free(self, now: float) -> bool:
+    def is_free(self, now: Monotonic) -> bool:
         """Return whether another target may update it from this moment of the clock of the ticks on."""
         return self.target is None or self.status == "gone" or self.counters is None or now > self.claimed_until
 
@@ -159,39 +160,37 @@ class GpuTable:
 
     Attributes:
         deriver: derives the results of a sample by these settings.
+        plausibility: the limits of inputs by these settings.
     """
 
     def __init__(self, settings: ComputeSettings | None = None) -> None:
-        self.settings = settings or ComputeSettings()
-        self.deriver = Deriver(self.settings)
-        self._checks = EnabledChecks(self.settings.health)
+        settings = settings or ComputeSettings()
+        self._checks = EnabledChecks(settings.health)
         self._by_key: dict[str, GpuState] = {}
         """Those absent for longest come first."""
         self._by_location: dict[EntityLocation, GpuState] = {}
         self._saved: dict[str, tuple[TargetTracker, SavedGpuState]] = {}
         """GPUs of an earlier run that their target has not shown again yet, with that target."""
+        self.configure(settings)
 
     def __contains__(self, state: GpuState) -> bool:
         return self._by_key.get(state.key) is state
 
-    def reconfigure(self, settings: ComputeSettings) -> None:
-        """Apply new settings from the next tick on; counters and latched health continue."""
-        is_health_new = settings.health != self.settings.health
+    def configure(self, settings: ComputeSettings) -> None:
+        """Compute by these settings from the next tick on; counters and latched health continue."""
         self.settings, self.deriver = settings, Deriver(settings)
-        if is_health_new:
-            self._checks = EnabledChecks(settings.health)
+        self.plausibility = PlausibilityLimits(settings.plausibility)
+        if settings.health == self._checks.settings:
+            return
+        self._checks = EnabledChecks(settings.health)
         for state in self._by_key.values():
-            state.debouncer.reconfigure(settings.workload.hold)
-            state.plausibility.reconfigure(settings.plausibility)
-            if state.counters is not None:
-                state.counters.reconfigure(settings.real_utilization.histogram, settings.idle.held_memory)
-            if is_health_new and (old := state.health) is not None:
+            if (old := state.health) is not None:
                 new = state.health = self._new_health(state)
                 restore(new, save(old), old.time)
                 new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
 
     def find(
-        self, device: Device, here: str, target: TargetTracker, used_keys: Collection[str], now: float
+        self, device: Device, here: str, target: TargetTracker, used_keys: Collection[str], now: Monotonic
     ) -> GpuState:
         """Return the state of a device of a tick, a new one if it is unknown.
 
@@ -219,7 +218,7 @@ class GpuTable:
         self._add(state)
         return state
 
-    def add(self, device: Device, here: str, now: float) -> GpuState | None:
+    def add(self, device: Device, here: str, now: Monotonic) -> GpuState | None:
         """Return the new state of a GPU that is in no tick; None if it is known."""
         keys = keys_of(device.entity, here)
         if keys[0] in self._by_key:
@@ -284,17 +283,8 @@ class GpuTable:
             if state.target is target and state.health is not None:
                 yield state, state.health
 
-    def _new(self, device: Device, here: str, keys: tuple[str, ...], now: float) -> GpuState:
-        settings = self.settings
-        return GpuState(
-            keys[0],
-            keys[1:],
-            device,
-            device.entity.node or here,
-            now,
-            PlausibilityFilter(settings.plausibility),
-            ClassDebouncer(settings.workload.hold),
-        )
+    def _new(self, device: Device, here: str, keys: tuple[str, ...], now: Monotonic) -> GpuState:
+        return GpuState(keys[0], keys[1:], device, device.entity.node or here, now)
 
     def _new_health(self, state: GpuState) -> GpuHealth:
         return GpuHealth(self._checks, state.device, state.node)
@@ -308,7 +298,7 @@ class GpuTable:
             del self._by_location[location]
 
     def _find_at_location(
-        self, entity: Entity, here: str, target: TargetTracker, used_keys: Container[str], now: float
+        self, entity: Entity, here: str, target: TargetTracker, used_keys: Container[str], now: Monotonic
     ) -> GpuState | None:
         """Return the state of a GPU whose UUID has become known only now, or is not known any more."""
         state = self._by_location.get((entity.kind, entity.node or here, *entity.location[2:])) if entity.gpu else None

@@ -14,6 +14,7 @@ from pulsed.compute.presence import ExpectedGpu
 from pulsed.compute.sample import SampleDecision
 from pulsed.compute.saved_state import dumped, validated
 from pulsed.compute.target_gpus import TrackedTick, Tracker
+from pulsed.model.clocks import Unix
 from pulsed.model.health import Health, HealthChange, XidEvent
 from pulsed.model.raw_tick import KernelEvent, Layout
 from pulsed.model.tick import Tick
@@ -128,7 +129,7 @@ class HealthEvaluator:
         """
         changes: list[HealthChange] = []
         xids: list[XidEvent] = []
-        links_down = [fault for gpu in updated if (fault := gpu.link_down) is not None]
+        links_down = [(gpu.epoch, fault) for gpu in updated if (fault := gpu.link_down) is not None]
         _compare_links(updated)
         for gpu in updated:
             if gpu.xids:
@@ -151,7 +152,7 @@ class HealthEvaluator:
         """Return the state that must survive a restart: small, plain JSON."""
         return dumped(self._target, self._table.save(self._tracker))
 
-    def restore(self, document: Mapping[str, object], now: float) -> None:
+    def restore(self, document: Mapping[str, object], now: Unix) -> None:
         """Continue with saved state, before the first tick.
 
         Args:
@@ -210,7 +211,7 @@ def _new_xids(gpu: GpuHealth) -> Iterator[XidEvent]:
             if code in LINK_XIDS:
                 severity = link_severity(code, severity, record.fault)
             detail = fault_text(code, record.fault, record.fault.link) if record.fault else _detail(record)
-            yield XidEvent(gpu.device, code, severity, gpu.epoch + record.last, count, record.count, detail)
+            yield XidEvent(gpu.device, code, severity, Unix(gpu.epoch + record.last), count, record.count, detail)
 
 
 def _detail(record: XidRecord) -> str:

@@ -13,6 +13,7 @@ from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.mig_rollup import MigRollup, narrowed, with_memory
 from pulsed.compute.plausibility_filter import without_unmeasured
 from pulsed.compute.target_gpus import Tracker
+from pulsed.model.clocks import EPOCH
 from pulsed.model.counters import NOTHING_COUNTED
 from pulsed.model.gpu import Device, Presence
 from pulsed.model.owner import Owners
@@ -81,7 +82,7 @@ class ComputeLayer:
             row, before = state.row, state.debouncer.shown_class
             row.result = self._result(state, row, rounding, is_transcoding=state in transcoding)
             if (held := row.result.shown_class).changes != before.changes:
-                since, classes = held.since or 0.0, (before.workload_class, held.workload_class)
+                since, classes = held.since or EPOCH, (before.workload_class, held.workload_class)
                 changes.append(ClassChange(row.device, *classes, since, held.bottleneck))
         tick.changes = tuple(changes)
         for state in (*missing, *parts):
@@ -104,8 +105,7 @@ class ComputeLayer:
             workload = replace(workload, has_other_work=None)
         counters = state.counters
         if counters is None:
-            histogram, held_memory = settings.real_utilization.histogram, settings.idle.held_memory
-            counters = state.counters = Accumulator(state.time, histogram, held_memory)
+            counters = state.counters = Accumulator(state.time)
         if state.decision.kind == "gap" and state.cycles.measured.is_new:
             self._count_gap(state, counters, row.owners, state.cycles.measured.of_gap(reading))
         self._count(state, counters, row, utilization.ratio, workload)
@@ -138,7 +138,7 @@ class ComputeLayer:
             reading = reading._replace(**state.cycles.measured.values)
         seconds = decision.continued(settings.workload.hold)  # a short gap clears no proven reason
         reading = without_unmeasured(reading, row.device.model)
-        row.reading, reasons = state.plausibility.apply(reading, seconds, state.inputs.state)
+        row.reading, reasons = state.plausibility.apply(self.table.plausibility, reading, seconds, state.inputs.state)
         if reasons:
             row.anomalies = (*row.anomalies, *reasons)
 
@@ -161,26 +161,27 @@ class ComputeLayer:
         workload: Workload,
     ) -> None:
         """Count the newest sample, and debounce its class."""
-        decision, debouncer = state.decision, state.debouncer
+        decision, debouncer, settings = state.decision, state.debouncer, self.table.settings
         if decision.kind == "repeat":
             return
         if decision.covered > 0.0:
-            counters.add(decision.covered, row.owners, row.reading, ratio, workload, state.inputs.refresh)
+            counters.add(settings, decision.covered, row.owners, row.reading, ratio, workload, state.inputs.refresh)
         else:
-            counters.start(row.owners, row.reading, ratio, workload)
-        if decision.kind == "next" or decision.continued(self.table.settings.workload.hold):
+            counters.start(settings, row.owners, row.reading, ratio, workload)
+        hold = settings.workload.hold
+        if decision.kind == "next" or decision.continued(hold):
             # Too short a gap to forget the class proves no other one.
-            debouncer.update(workload, decision.covered, state.time)
+            debouncer.update(workload, decision.covered, state.time, hold)
         else:
             debouncer.reset(workload, state.time)
 
     def _count_gap(self, state: GpuState, counters: Accumulator, owners: Owners | None, reading: Reading) -> None:
         """Count the time since the sample before, in which samples were lost, by what is known of all of it."""
-        if self.table.settings.missing == "zero":
+        settings, deriver = self.table.settings, self.table.deriver
+        if settings.missing == "zero":
             return  # what the cycle counters do not have would count as idle
-        deriver = self.table.deriver
         utilization, workload, _ = deriver.derive(state.device, reading, deriver.bounds(reading))
-        counters.add(state.decision.elapsed, owners, reading, utilization.ratio, workload)
+        counters.add(settings, state.decision.elapsed, owners, reading, utilization.ratio, workload)
 
     def _without_values(self, state: GpuState) -> Result:
         """Return what remains of a GPU without a sample: its health and its counters."""

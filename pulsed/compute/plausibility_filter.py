@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from functools import lru_cache
 from operator import itemgetter
 
 from pulsed.compute.plausibility_rules import (
@@ -52,42 +51,49 @@ at the same instant, and power is a mean over up to a second, so the first sampl
 _Profile = tuple[Value, ...]
 
 
+class PlausibilityLimits:
+    """Settings, with the lower and the upper limits of `RANGES` as numbers."""
+
+    def __init__(self, settings: PlausibilitySettings) -> None:
+        self.settings = settings
+        numbers = {field.name: getattr(settings, field.name) for field in fields(settings)}
+        self.lows = [numbers[limit.low] if isinstance(limit.low, str) else limit.low for limit in RANGES]
+        self.highs = [numbers[limit.high] if isinstance(limit.high, str) else limit.high for limit in RANGES]
+
+
 class PlausibilityFilter:
     """Removes implausible inputs from the readings of one GPU."""
 
-    __slots__ = ("_constant", "_dead", "_engine", "_highs", "_lows", "_profiler", "_settings")
+    __slots__ = ("_constant", "_dead", "_engine", "_profiler")
 
-    def __init__(self, settings: PlausibilitySettings) -> None:
+    def __init__(self) -> None:
         self._profiler: _Contradiction | None = None
         self._engine: _Contradiction | None = None
         self._constant = _ConstantProfile()
         self._dead = DeadCounters()
-        self.reconfigure(settings)
 
-    def reconfigure(self, settings: PlausibilitySettings) -> None:
-        """Apply other limits from the next sample on; proven facts remain."""
-        self._settings = settings
-        self._lows, self._highs = _limits(settings)
-
-    def apply(self, reading: Reading, seconds: float, state: InputState) -> tuple[Reading, tuple[str, ...]]:
+    def apply(
+        self, limits: PlausibilityLimits, reading: Reading, seconds: float, state: InputState
+    ) -> tuple[Reading, tuple[str, ...]]:
         """Return the reading without implausible inputs, and the reasons in the order of the table.
 
         Args:
+            limits: of this reading; facts that were proven by others remain.
             reading: the next one of this GPU; returned itself if all of it is plausible.
             seconds: time that it covers. 0 for the first one, after a gap, and for one that is not newer than the last:
                 all durations then start again.
             state: of its inputs.
         """
-        settings = self._settings
+        settings = limits.settings
         if not settings.enabled:
             return reading, ()
         constant = self._constant
         if not seconds > 0.0:
             self._profiler = self._engine = constant.profile = None
         reasons: list[str] = []
-        for value, low, high in zip(_ranged(reading), self._lows, self._highs):  # noqa: B905 - equally long
+        for value, low, high in zip(_ranged(reading), limits.lows, limits.highs):  # noqa: B905 - equally long
             if value is not None and not low <= value <= high:
-                reading = self._without_absurd(reading, reasons)
+                reading = _without_absurd(limits, reading, reasons)
                 break
         used, size = reading.memory_used_bytes, reading.memory_bytes
         if used is not None and (used < 0.0 or (size and used > size * settings.memory_excess_ratio)):
@@ -102,7 +108,7 @@ class PlausibilityFilter:
         engine = profile[_ENGINE]
         is_zero = engine == 0.0 or (engine is None and profile[_SM] == 0.0)
         if is_zero or self._profiler is not None or self._engine is not None:
-            broken += self._zeros(reading, profile, seconds, state != "repeated" and state != "stale")
+            broken += self._zeros(settings, reading, profile, seconds, state != "repeated" and state != "stale")
         if STUCK in broken:  # all zeros of the profiler, including PCIe
             broken = [rule for rule in broken if rule is not PCIE_DEAD]
         if state == "stale":
@@ -118,18 +124,11 @@ class PlausibilityFilter:
             reasons.sort(key=REASONS.index)
         return reading, tuple(reasons)
 
-    def _without_absurd(self, reading: Reading, reasons: list[str]) -> Reading:
-        absurd = [
-            key
-            for key, value, low, high in zip(_range_keys, _ranged(reading), self._lows, self._highs, strict=True)
-            if value is not None and not low <= value <= high
-        ]
-        reasons.extend(dict.fromkeys(reason for reason, _ in absurd))
-        return _without(reading, (quantity for _, quantity in absurd))
-
-    def _zeros(self, reading: Reading, profile: _Profile, seconds: float, fresh: bool) -> list[PlausibilityRule]:
+    def _zeros(
+        self, settings: PlausibilitySettings, reading: Reading, profile: _Profile, seconds: float, fresh: bool
+    ) -> list[PlausibilityRule]:
         """Return the rules about zeros that have contradicted the driver's utilization for long enough."""
-        settings, utilization = self._settings, reading.gpu_utilization_ratio
+        utilization = reading.gpu_utilization_ratio
         busy = utilization is not None and utilization >= settings.busy_utilization_ratio
         if not busy and self._profiler is None and self._engine is None:
             return []
@@ -237,21 +236,21 @@ def _missing(rule: PlausibilityRule, reading: Reading) -> Iterable[str]:
     return [name for name in rule.missing if reading[POSITION[name]] == 0.0] if rule is STUCK else rule.missing
 
 
+def _without_absurd(limits: PlausibilityLimits, reading: Reading, reasons: list[str]) -> Reading:
+    absurd = [
+        key
+        for key, value, low, high in zip(_range_keys, _ranged(reading), limits.lows, limits.highs, strict=True)
+        if value is not None and not low <= value <= high
+    ]
+    reasons.extend(dict.fromkeys(reason for reason, _ in absurd))
+    return _without(reading, (quantity for _, quantity in absurd))
+
+
 def _without(reading: Reading, quantities: Iterable[str]) -> Reading:
     values = list(reading)
     for name in quantities:
         values[POSITION[name]] = None
     return Reading._make(values)
-
-
-@lru_cache(maxsize=8)
-def _limits(settings: PlausibilitySettings) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the lower and the upper limits of `RANGES` as numbers."""
-    numbers = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return (
-        tuple(numbers[limit.low] if isinstance(limit.low, str) else limit.low for limit in RANGES),
-        tuple(numbers[limit.high] if isinstance(limit.high, str) else limit.high for limit in RANGES),
-    )
 
 
 WORKING_RATIO = 0.05

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.compute.activity import MEDIA, PROFILED_MEDIA
 from pulsed.config.settings import Problem, Settings, setting
 from pulsed.config.values import Count, Duration, Factor, Ratio, Switch
 from pulsed.model.vocabulary import QUANTITIES
+
+MAX_WATTS = 10_000.0
+"""No GPU draws as much: a GB300 is at 1,400 W. An energy counter that gains more has jumped."""
 
 ACTIVITY = tuple(
     name for name in QUANTITIES if name.endswith(("_active_ratio", "_occupancy_ratio")) and name not in PROFILED_MEDIA

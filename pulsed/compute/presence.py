@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pulsed.compute.gpu_table import GpuState, GpuTable, TargetTracker
 from pulsed.compute.mig_rollup import have_room
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import BoardKey, Device, Entity, Presence
 from pulsed.model.host import NVIDIA_DRIVER, is_given_away
 from pulsed.model.owner import UNKNOWN_OWNERS, Ownership
@@ -40,7 +41,7 @@ class ExpectedGpu(NamedTuple):
     """
 
     device: Device
-    last_seen: float
+    last_seen: Unix
 
 
 class PresenceTracker:
@@ -73,7 +74,7 @@ class PresenceTracker:
         self._parts_until = inf
         self.hosts = PageHosts()
 
-    def begin_tick(self, tick: Tick, target: TargetTracker, now: float) -> bool:
+    def begin_tick(self, tick: Tick, target: TargetTracker, now: Monotonic) -> bool:
         """Remove missing GPUs that another target has taken over; return whether `update` is due although the devices
         stay the same.
 
@@ -104,15 +105,15 @@ class PresenceTracker:
         have them."""
         self._expected = (target, tuple(gpus))
 
-    def add_expected(self, tick: Tick, target: TargetTracker, now: float) -> None:
+    def add_expected(self, tick: Tick, target: TargetTracker, now: Monotonic) -> None:
         """Add the GPUs of an earlier run to the first tick with GPUs, at a moment of the clock."""
         (name, gpus), self._expected = self._expected, ("", ())
         for device, last_seen in gpus if name == tick.target else ():
             if (state := self._table.add(device, self._here, now)) is not None:
                 state.target, state.status, state.last_seen, state.missed_since = target, "gone", last_seen, now
-                state.gone_at = now - max(tick.time - last_seen, 0.0)
+                state.gone_at = Monotonic(now - max(tick.time - last_seen, 0.0))
 
-    def update(self, tick: Tick, present: Mapping[str, GpuState], absent: Sequence[GpuState], now: float) -> None:
+    def update(self, tick: Tick, present: Mapping[str, GpuState], absent: Sequence[GpuState], now: Monotonic) -> None:
         """Take a tick with other devices; also forget those that have been absent for longest if there are many.
 
         Args:
@@ -128,7 +129,7 @@ class PresenceTracker:
             is_divided = state.device.entity.kind == "gpu" and _is_divided(state.device.entity, tick.devices)
             if is_divided or state.status != "gone" or state.gone_at == inf:
                 state.status, state.missed_since = "gone", now
-                state.gone_at = inf if is_divided else now
+                state.gone_at = Monotonic(inf) if is_divided else now
             if now - state.gone_at >= forget_after:
                 self._remove(state, "expired", tick.time)
         kept = [state for state in absent[too_many:] if state in self._table]
@@ -137,7 +138,9 @@ class PresenceTracker:
         self.missing = tuple([state for state in self.boards if self._is_missing(state.device)])
         self._keep_parts(tick, kept, present, now)
 
-    def _keep_parts(self, tick: Tick, absent: Sequence[GpuState], present: Mapping[str, GpuState], now: float) -> None:
+    def _keep_parts(
+        self, tick: Tick, absent: Sequence[GpuState], present: Mapping[str, GpuState], now: Monotonic
+    ) -> None:
         """Keep MIG instances that are not listed while nothing shows that they are gone, and boards of listed ones."""
         boards = {state.device.entity.board for state in (*present.values(), *self.missing)} - _whole_boards(tick)
         instances = [state.device for state in present.values() if state.device.entity.kind == "mig"]
@@ -177,18 +180,18 @@ class PresenceTracker:
         ownership = Ownership(state.row.owners) if is_recent else UNKNOWN_OWNERS
         return lasting(state.device, state.last_seen, self._presence(state, tick), ownership)
 
-    def is_elsewhere(self, state: GpuState, now: float) -> bool:
+    def is_elsewhere(self, state: GpuState, now: Monotonic) -> bool:
         """Return whether a tick shows nothing of a GPU that it does not list, since all of it is about other hosts."""
         return self.hosts.are_others(state.device.entity.node) and now - state.gone_at < LASTING_SECONDS
 
-    def forget(self, state: GpuState, time: float) -> Removal:
+    def forget(self, state: GpuState, time: Unix) -> Removal:
         """Forget an absent GPU by request, at a time in Unix seconds."""
         self._table.forget(state)
         self.boards = tuple([one for one in self.boards if one is not state])
         self._is_due = True
         return Removal(state.device, state.last_seen, "forgotten", time)
 
-    def _remove(self, state: GpuState, reason: RemovalReason, time: float) -> None:
+    def _remove(self, state: GpuState, reason: RemovalReason, time: Unix) -> None:
         """Forget an absent GPU, and report it if it was missing."""
         self._table.forget(state)
         if state.device.entity.kind == "gpu" and self._is_watched(state.device):
@@ -208,10 +211,10 @@ class PageHosts:
     def __init__(self) -> None:
         self.alternating: tuple[str, ...] = ()
         self._names: frozenset[str] = frozenset()
-        self._pages: dict[str, tuple[frozenset[str], float]] = {}
+        self._pages: dict[str, tuple[frozenset[str], Monotonic]] = {}
         self._returned = -inf
 
-    def update(self, names: Iterable[str], now: float) -> None:
+    def update(self, names: Iterable[str], now: Monotonic) -> None:
         """Take the hosts that a page names, at a moment of the clock of the ticks."""
         new = frozenset(names)
         if not new:

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from pulsed.compute.plausibility_rules import ACTIVITY, MIN_FRACTIONAL, POWERS, UTILIZATIONS, PlausibilitySettings
+from pulsed.model.clocks import EPOCH, START, GpuSeconds, Monotonic, Unix
 from pulsed.model.gpu import Device
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
@@ -68,7 +69,7 @@ class Moment(NamedTuple):
 
     tick: int = 0
     clock_restarts: int = 0
-    now: float = 0.0
+    now: Monotonic = START
 
 
 NEVER = Moment()
@@ -87,9 +88,9 @@ class SampleClock:
     __slots__ = ("_clock", "_shift", "moment", "now", "time")
 
     def __init__(self) -> None:
-        self.now = self.time = 0.0
+        self.now, self.time = START, EPOCH
         self.moment = NEVER
-        self._clock: float | None = None
+        self._clock: Monotonic | None = None
         self._shift = 0.0  # from the source's clock to the clock of the ticks, since the source's last restart
 
     def advance(self, tick: Tick) -> SampleDecision:
@@ -110,7 +111,7 @@ class SampleClock:
             else:
                 return REPEAT
         self._clock, self.time = clock, time
-        self.now = max(self.now, clock + self._shift) if ticks else clock
+        self.now = max(self.now, Monotonic(clock + self._shift)) if ticks else clock
         self.moment = Moment(ticks + 1, restarts, self.now)
         return decision
 
@@ -216,7 +217,7 @@ class Freshness:
         self._counts_energy |= before._counts_energy
         self._energy_moved |= before._energy_moved
 
-    def update(self, reading: Reading, now: float, interval: float, settings: PlausibilitySettings) -> None:
+    def update(self, reading: Reading, now: GpuSeconds, interval: float, settings: PlausibilitySettings) -> None:
         """Take the next sample.
 
         Args:
@@ -251,7 +252,7 @@ class Freshness:
             self.age = now - (self._since if is_old else self._current)
             self.is_fresh = not is_old and self.age <= max(FRESH_SECONDS, FRESH_INTERVALS * interval)
 
-    def _is_stale(self, now: float, settings: PlausibilitySettings) -> bool:
+    def _is_stale(self, now: GpuSeconds, settings: PlausibilitySettings) -> bool:
         if not settings.enabled or now - self._since < settings.frozen_seconds:
             return False
         return self._is_energy_frozen() or (self._samples >= settings.frozen_samples and _is_frozen(self._last))
@@ -286,8 +287,8 @@ class TrackedSample(NamedTuple):
     device: Device
     decision: SampleDecision
     freshness: Freshness
-    now: float
-    time: float
+    now: GpuSeconds
+    time: Unix
 
 
 def fractional(reading: Reading) -> int:
@@ -298,6 +299,6 @@ def fractional(reading: Reading) -> int:
 _NO_VITAL = _vital(NOTHING)
 
 
-def has_passed(seconds: float, since: float, now: float) -> bool:
+def has_passed(seconds: float, since: GpuSeconds, now: GpuSeconds) -> bool:
     """Return whether this number of seconds has passed, within the tolerance."""
     return now - since >= seconds - ROUNDING

@@ -19,6 +19,7 @@ from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.windows import CounterIncrease
 from pulsed.compute.health.xid_log import XidRecord
+from pulsed.model.clocks import GpuSeconds, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, State
 from pulsed.model.raw_tick import Epoch
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 VERSION: Literal[2] = 2
 
-RaisedUntil = tuple[Literal[1, 2, 3, 4], float]
+RaisedUntil = tuple[Literal[1, 2, 3, 4], GpuSeconds]
 """The severity that a rule raises, and until when."""
 
 MAX_NUMBER = 1e21
@@ -59,21 +60,21 @@ class SavedGpuState:
         seconds: by state, how long the GPU was in it.
     """
 
-    saved: float
-    now: float
-    last_seen: float
+    saved: Unix
+    now: GpuSeconds
+    last_seen: Unix
     entity: Entity
     model: str
     pci_bus_id: str
     boot_id: str
     driver_version: str
-    last_reset: float | None
+    last_reset: Unix | None
     gauge: int | None
     last_xid: int | None
     xids: dict[int, XidRecord]
     increases: dict[str, dict[str, CounterIncrease]]
     held: dict[str, RaisedUntil]
-    states: dict[str, tuple[State, float | None, float | None]]
+    states: dict[str, tuple[State, Unix | None, Unix | None]]
     energy: ResetSign = field(default_factory=ResetSign)
     other_xids: int = 0
     driver: str = ""
@@ -83,7 +84,7 @@ class SavedGpuState:
     serial: str = ""
     vbios_version: str = ""
     latched: dict[str, RaisedUntil] = field(default_factory=dict)
-    history: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    history: dict[str, tuple[GpuSeconds, ...]] = field(default_factory=dict)
     fabric: str = ""
     widest_link: float = 0.0
     state: State = "unknown"
@@ -166,7 +167,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
     )
 
 
-def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
+def restore(gpu: GpuHealth, saved: SavedGpuState, time: Unix) -> None:
     """Set the state of a GPU before its first sample.
 
     Args:
@@ -175,9 +176,9 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         time: of the first sample, in Unix seconds; if that is before it was saved, no time has passed.
     """
     elapsed = max(time - saved.saved, 0.0)
-    gpu.started = gpu.now = saved.now + elapsed
+    gpu.started = gpu.now = GpuSeconds(saved.now + elapsed)
     gpu.seconds.restore(saved.seconds, saved.state, elapsed)
-    gpu.reachability.expect(saved.last_seen)
+    gpu.reachability.expect(saved.last_seen, gpu.now)
     gpu.restarts = Restarts(
         Epoch(saved.boot_id, saved.driver, saved.engine, saved.exporter),
         saved.driver_version or gpu.restarts.driver_version,
@@ -187,7 +188,7 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
     xids.restore(saved.xids, saved.other_xids, saved.last_xid, saved.gauge)
     xids.totals = saved.xid_totals
     gpu.inputs.widest_link = saved.widest_link
-    xids.begun = nextafter(saved.now, inf)
+    xids.begun = GpuSeconds(nextafter(saved.now, inf))
     for name, (rule, state) in _named(gpu).items():
         if isinstance(rule, Increase) and (saved_increase := saved.increases.get(name)):
             state.increases = {
@@ -197,10 +198,10 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
             }
         held = saved.held.get(name)
         if held is not None and held[1] > gpu.now:
-            state.severity, state.until = held[0], min(held[1], gpu.now + rule.hold)
+            state.severity, state.until = held[0], min(held[1], GpuSeconds(gpu.now + rule.hold))
         latched = saved.latched.get(name)
         if latched is not None and latched[1] > gpu.now:
-            state.severity, state.kept_until = latched[0], min(latched[1], gpu.now + rule.lasts)
+            state.severity, state.kept_until = latched[0], min(latched[1], GpuSeconds(gpu.now + rule.lasts))
     for check in gpu.checks:
         before = [at for at in saved.history.get(check.state.id, ()) if 0.0 <= saved.now - at < HISTORY_SECONDS]
         check.history = tuple(before[-MAX_REMEMBERED:])

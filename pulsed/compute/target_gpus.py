@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pulsed.compute.gpu_table import GpuState, GpuTable, LentOwners
 from pulsed.compute.presence import PresenceTracker
 from pulsed.compute.sample import FIRST, GAP_INTERVALS, ROUNDING, Moment, SampleClock, SampleDecision
+from pulsed.model.clocks import GpuSeconds, Monotonic, Unix
 from pulsed.model.gpu import BoardKey, Device
 from pulsed.model.result import Removal
 from pulsed.model.tick import GpuRow, Tick
@@ -103,7 +104,7 @@ class Tracker:
             else:
                 duplicates[state.target.name if state.target is not None else ""] += 1
                 if row.owners is not None:
-                    state.lent = LentOwners(row.owners, now + LATE_INTERVALS * interval + ROUNDING)
+                    state.lent = LentOwners(row.owners, Monotonic(now + LATE_INTERVALS * interval + ROUNDING))
                 continue
             if state.lent is not None:
                 _take_lent(state, row, now)
@@ -123,7 +124,7 @@ class Tracker:
     def _advance(self, state: GpuState, reading: Reading, interval: float, *, is_new: bool) -> None:
         """Take the time of the tick, and of a new sample the freshness of its inputs."""
         now = self._clock.now
-        state.now, state.time, state.interval = now - state.started, self._clock.time, interval
+        state.now, state.time, state.interval = GpuSeconds(now - state.started), self._clock.time, interval
         if is_new:
             state.inputs.update(reading, state.now, interval, self._table.settings.plausibility)
             if state.is_page_old and state.inputs.has_moved:
@@ -131,7 +132,7 @@ class Tracker:
                 if state.health is not None:  # its news may have happened while another target had the GPU
                     state.health.change_source()
         if state.inputs.is_answered or not state.claimed_until:
-            state.claimed_until = now + LATE_INTERVALS * interval + ROUNDING
+            state.claimed_until = Monotonic(now + LATE_INTERVALS * interval + ROUNDING)
 
     def _continue(self, state: GpuState, device: Device, interval: float, covered: float) -> None:
         """Continue a GPU of a target that is late; its time advances, regardless of the clock of that target.
@@ -151,13 +152,13 @@ class Tracker:
         else:
             state.decision = SampleDecision("gap", elapsed)
         state.status = "new" if state.counters is None else "back" if state.status == "gone" else "present"
-        state.started += min(now - newest, 0.0)
+        state.started = Monotonic(state.started + min(now - newest, 0.0))
         state.target, state.device = self, device
         if state.health is not None:
             state.health.change_source()
         self._is_settled = False
 
-    def _leave_tick(self, moment: Moment, time: float) -> None:
+    def _leave_tick(self, moment: Moment, time: Unix) -> None:
         """Record the moment and time of the newest sample for all GPUs of the tick before."""
         for state in self._found:
             if state.target is self:
@@ -189,7 +190,7 @@ class Tracker:
         self._found = tuple(states.values())
 
 
-def _take_lent(state: GpuState, row: GpuRow, now: float) -> None:
+def _take_lent(state: GpuState, row: GpuRow, now: Monotonic) -> None:
     """Give a GPU without known owners those that another target names."""
     if state.lent is None or now > state.lent.until:
         state.lent = None

@@ -14,6 +14,7 @@ from pulsed.compute.class_table import BOTTLENECKS, VARIABLES, Profile, Variable
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.clocks import EPOCH, Unix
 from pulsed.model.result import NO_SHOWN_CLASS, USES, ShownClass, Workload
 from pulsed.model.vocabulary import UNKNOWN, WORKLOAD_CLASSES
 
@@ -124,31 +125,27 @@ ROUNDING = 1e-9
 class ClassDebouncer:
     """The shown class of one GPU: flickers are left out.
 
-    Args:
-        seconds: how long a new class must last; 0 takes every change at once.
-
     Attributes:
         shown_class: the class now; the same object as long as nothing of it changes.
     """
 
-    __slots__ = ("_candidate", "_covered", "_enough", "_since", "shown_class")
+    __slots__ = ("_candidate", "_covered", "_since", "shown_class")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self) -> None:
         self.shown_class = NO_SHOWN_CLASS
-        self.reconfigure(seconds)
         self._candidate = ""
-        self._since = self._covered = 0.0
+        self._since, self._covered = EPOCH, 0.0
 
-    def reconfigure(self, seconds: float) -> None:
-        """Apply another hold from now on."""
-        self._enough = seconds * (1 - ROUNDING)
-
-    def reset(self, workload: Workload, time: float) -> None:
+    def reset(self, workload: Workload, time: Unix) -> None:
         """Set the class at once: of the first sample, or of the first after a long gap."""
         self._hold(workload, time)
 
-    def update(self, workload: Workload, seconds: float, time: float) -> None:
-        """Take the next sample, which covers some seconds, and was taken at a time in Unix seconds."""
+    def update(self, workload: Workload, seconds: float, time: Unix, hold: float) -> None:
+        """Take the next sample, which covers some seconds, and was taken at a time in Unix seconds.
+
+        Args:
+            hold: how many seconds a new class must last; 0 takes every change at once.
+        """
         held, raw_class = self.shown_class, workload.raw_class
         if raw_class == held.workload_class:
             self._candidate = ""
@@ -158,10 +155,10 @@ class ClassDebouncer:
         if raw_class != self._candidate:
             self._candidate, self._since, self._covered = raw_class, time, 0.0
         self._covered += seconds
-        if self._covered >= self._enough:
+        if self._covered >= hold * (1 - ROUNDING):
             self._hold(workload, self._since)
 
-    def _hold(self, workload: Workload, since: float) -> None:
+    def _hold(self, workload: Workload, since: Unix) -> None:
         held = self.shown_class
         is_change = held.since is not None and workload.raw_class != held.workload_class
         self.shown_class = ShownClass(

@@ -142,6 +142,13 @@ class Config(Settings):
         return shown_settings(replace(self, notify=notify, publish=replace(self.publish, otlp=otlp)))
 
 
+@dataclass(slots=True)
+class ActiveConfig:
+    """The configuration in force, for parts that read a key when they use it; a reload replaces it."""
+
+    config: Config
+
+
 def _place(url: str | None) -> str | None:
     """Return scheme and host of a URL."""
     parts = urlsplit(url or "")

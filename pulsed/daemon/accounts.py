@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +15,13 @@ import orjson
 from prometheus_client.metrics_core import Metric
 
 from pulsed.background_tasks import aligned_sleep
-from pulsed.config.configuration import Config
 from pulsed.daemon.changes import EventsFeature, log_finding
 from pulsed.daemon.day_files import DayFiles
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.daemon.kept_usage import KeptUsage
 from pulsed.durations import DAY
 from pulsed.json_text import as_text
+from pulsed.model.clocks import Monotonic
 from pulsed.model.tick import Tick
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
@@ -64,8 +64,8 @@ READ_BYTES = 16 * 2**20
 class EndedFiles(DayFiles):
     """`jobs-DAY.ndjson`: the accounts of ended owners, one per line, within the limits of the settings."""
 
-    def __init__(self, folder: Path, settings: AccountsSettings) -> None:
-        super().__init__(folder, "jobs", "accounts of ended owners", settings.keep, settings.max_bytes)
+    def __init__(self, folder: Path, settings: Callable[[], AccountsSettings]) -> None:
+        super().__init__(folder, "jobs", "accounts of ended owners", lambda: (settings().keep, settings().max_bytes))
 
     def last_lines(self, most: int) -> list[bytes]:
         """Return at most this number of the newest accounts, the oldest first."""
@@ -99,20 +99,14 @@ class AccountsFeature(Feature):
     name = "accounts"
 
     def __init__(self, parts: FeatureParts) -> None:
-        self._store, self._config, self._events = parts.store, parts.config, parts.feature(EventsFeature)
+        self._store, self._active, self._events = parts.store, parts.active, parts.feature(EventsFeature)
         self.ended = EndedAccounts()
         self.accounting = OwnerAccounting(parts.attribution.ended_at, self._end, self._resume)
         self.workloads = WorkloadTotals()
         self.ended_files, self._kept = None, None
-        if folder := parts.config.state_dir:
-            self.ended_files = EndedFiles(Path(folder), parts.config.accounts)
+        if folder := parts.active.config.state_dir:
+            self.ended_files = EndedFiles(Path(folder), lambda: parts.active.config.accounts)
             self._kept = KeptUsage(self.ended_files.paths, self._store.node, Path(folder))
-
-    def apply(self, config: Config) -> None:
-        """Show prices and scale hints, and keep accounts, by a configuration."""
-        self._config = config
-        if self.ended_files is not None:
-            self.ended_files.keep, self.ended_files.max_bytes = config.accounts.keep, config.accounts.max_bytes
 
     def take_tick(self, tick: Tick) -> None:
         """Account for a tick."""
@@ -126,7 +120,7 @@ class AccountsFeature(Feature):
         accounts = Accounts(
             self.accounting,
             self.ended,
-            lambda: self._config.prices,
+            lambda: self._active.config.prices,
             self.workloads,
             *(() if files is None or kept is None else (files.lines, kept.usage)),
         )
@@ -141,7 +135,7 @@ class AccountsFeature(Feature):
         day = int(time.time() // DAY)
         while True:
             await aligned_sleep(LOOK_SECONDS)
-            now, files = time.monotonic(), self.ended_files
+            now, files = Monotonic(time.monotonic()), self.ended_files
             if now - swept >= SWEEP_SECONDS:
                 swept = now
                 if (today := int(time.time() // DAY)) != day:
@@ -241,14 +235,9 @@ class FindingsFeature(Feature):
     def __init__(self, parts: FeatureParts) -> None:
         accounts = parts.feature(AccountsFeature)
         self._store, self._events = parts.store, parts.feature(EventsFeature)
-        self._findings = FindingDetector(accounts.accounting)
+        self._active, self._pages = parts.active, parts.pages
+        self._findings = FindingDetector(accounts.accounting, lambda owner: parts.active.config.findings.reason(owner))
         self._families = OwnerFamilies(parts.store, accounts.accounting, workloads=accounts.workloads)
-
-    def apply(self, config: Config) -> None:
-        """Publish the families of owners, and exempt owners from findings, by a configuration."""
-        self._findings.exempt = config.findings.reason
-        publish = config.publish
-        self._families.configure(publish.max_owners, config.page_settings().catalog.owners)
 
     def take_tick(self, tick: Tick) -> None:
         """Log and announce the findings that begin or end with a tick."""
@@ -256,6 +245,8 @@ class FindingsFeature(Feature):
             log_finding(finding, self._store.node)
             self._events.announce(finding_change(finding))
 
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of owners."""
-        return self._families.collect(now)
+        families = self._families
+        families.max_owners, families.published = self._active.config.publish.max_owners, self._pages.owner_families
+        return families.collect(now)

@@ -29,7 +29,7 @@ class EventsFeature(Feature):
     name = "events"
 
     def __init__(self, parts: FeatureParts) -> None:
-        settings, self._store = parts.config.events, parts.store
+        settings, self._store = parts.active.config.events, parts.store
         self._events = EventBroadcaster(lambda: self._store.node, settings.max_subscribers, settings.heartbeat)
 
     def take_tick(self, tick: Tick) -> None:

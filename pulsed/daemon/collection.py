@@ -12,6 +12,7 @@ from pulsed.collector.pool import CollectorPool
 from pulsed.collector.this_host import discovers_exporters
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, Section
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import DiscoveryList, TargetStore
 from pulsed.model.tick import Tick
 from pulsed.owners.attribution.source import SourceState
@@ -50,11 +51,7 @@ class Collection(Feature):
                 lambda saved: pool.restore_cluster(load_cluster(saved)),
             )
 
-    def apply(self, config: Config) -> None:
-        """Read and compute by a configuration. Raises `ConfigError` if it cannot be; then nothing has changed."""
-        self.pool.apply(config)
-
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of discovery and attribution."""
         yield from discovery_families(self.pool.lists)
         yield from attribution_families(self.pool.attribution.states)

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
@@ -16,7 +17,7 @@ from prometheus_client.metrics_core import Metric
 from pulsed import __version__
 from pulsed.background_tasks import BackgroundTasks, aligned_sleep
 from pulsed.collector.this_host import node_name
-from pulsed.config.configuration import Config
+from pulsed.config.configuration import ActiveConfig, Config
 from pulsed.daemon.collection import Collection
 from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.features import FEATURES, FeatureSet
@@ -25,6 +26,7 @@ from pulsed.daemon.process import Notifier, StopDeadline
 from pulsed.daemon_thread import FileReads, FileSystemHangs
 from pulsed.errors import PulsedError
 from pulsed.log import setup
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.application import api
 from pulsed.present.api.routing import ApiParts
@@ -60,7 +62,7 @@ class Daemon:
     """
 
     def __init__(self, config: Config, load: Callable[[], Config], file: Path | None) -> None:
-        self._config, self._load, self._file = config, load, file
+        self._active, self._load, self._file = ActiveConfig(config), load, file
         self._web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
         self._notifier = Notifier(os.environ)
         self._last_reload_successful, self._deadline, self._files = True, StopDeadline(), FileReads(RELOAD_SECONDS)
@@ -72,7 +74,7 @@ class Daemon:
         self._collection = Collection(config, self._store, self._telemetry.observe, self._features.take_tick)
         self._features.add(self._collection)
         attribution = self._collection.pool.attribution
-        parts = FeatureParts(config, self._store, attribution, self._pages, self._features.by_class)
+        parts = FeatureParts(self._active, self._store, attribution, self._pages, self._features.by_class)
         for feature in FEATURES:
             self._features.add(feature(parts))
         self._features.check(config)
@@ -104,15 +106,14 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, server, number)
         for listener in listeners:
-            url = f"{listener.url(tls=server.tls)}{self._config.web.prefix}{self._config.telemetry_path}"
+            config = self._active.config
+            url = f"{listener.url(tls=server.tls)}{config.web.prefix}{config.telemetry_path}"
             log.info("serving", extra={"version": __version__, "metrics": url})
         self._features.restore()
-        self._features.apply(self._config)
+        self._use(self._active.config)
         for target in self._store.targets:
             log.info("reading", extra={"source": target.kind, "target": target.name, "interval": target.interval})
         self._tasks.start("watchdog", self._notifier.keep_alive)
-        for feature in self._features:
-            self._tasks.start(feature.name, feature.run)
         if self._file is not None:
             self._tasks.start("config_file", self._watch)
         gc.freeze()  # what the start-up made lives as long as the process
@@ -148,15 +149,20 @@ class Daemon:
         problem = ""
         try:
             config = await self._files.read("configuration", self._load)
+            config = self._without_restart(config)
             self._features.check(config)
-            self._features.apply(config)
+            self._use(config)
         except (PulsedError, FileSystemHangs) as error:
             problem = str(error)
             if isinstance(error, FileSystemHangs):
                 problem = f"the configuration, or a file that it names: {error.strerror}"
             log.error("the configuration is not valid; the previous one remains active", extra={"error": problem})
         else:
-            self._apply(config)
+            self._pages.configure(config.page_settings())
+            self._front.max_requests = config.max_requests
+            self._shown.config, self._shown.settings = config.masked(), config.compute_settings()
+            setup(config.log.level, config.log.format)
+            config.log_unused()
             log.info("configuration reloaded")
         self._last_reload_successful = not problem
         summary = problem.partition("\n")[0]
@@ -172,33 +178,38 @@ class Daemon:
         entity = removals[0].device.entity
         return f"forgotten: GPU {entity.gpu} of {entity.node or self._store.node} {entity.uuid}".rstrip()
 
-    def _apply(self, config: Config) -> None:
-        """Apply a configuration that the features have accepted to all other parts."""
-        for key in RESTART_KEYS:
-            if getattr(config, key) != getattr(self._config, key):
-                log.warning("a change of this key needs a restart", extra={"key": key})
-        setup(config.log.level, config.log.format)
-        config.log_unused()
-        self._config = config
-        self._pages.configure(config.page_settings())
-        self._front.reconfigure(config.max_requests)
-        self._shown.reconfigure(config.masked(), config.compute_settings())
+    def _without_restart(self, config: Config) -> Config:
+        """Return a configuration with the values in force of keys that need a restart."""
+        kept = {key: getattr(self._active.config, key) for key in RESTART_KEYS}
+        if changed := [key for key, value in kept.items() if getattr(config, key) != value]:
+            log.warning("a change of these keys needs a restart", extra={"keys": ",".join(changed)})
+        return replace(config, **kept)
+
+    def _use(self, config: Config) -> None:
+        """Put a checked configuration in force, at start and at each reload.
+
+        Raises `ConfigError` if a source cannot be made; then nothing has changed.
+        """
+        self._collection.pool.apply(config)
+        self._active.config = config
+        for feature in self._features:
+            self._tasks.start_ended(feature.name, feature.run)
 
     def _is_in_force(self) -> bool:
         """Return whether the configuration of the files is in force."""
         return self._last_reload_successful and (self._web is None or self._web.last_reload_successful)
 
-    def _families(self, now: float) -> Iterator[Metric]:
+    def _families(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of features and tasks at monotonic seconds."""
         yield from self._features.metrics(now)
         yield from task_families()
 
     def _server(self) -> Server:
-        web = self._config.web
+        config = self._active.config
         app: App = self._app
         if self._web is not None:
-            app = protected(app, self._web, web, self._telemetry.count_request, self._config.telemetry_path)
-        return Server(app, web, self._web, lambda: self._notifier.ready(""))
+            app = protected(app, self._web, config.web, self._telemetry.count_request, config.telemetry_path)
+        return Server(app, config.web, self._web, lambda: self._notifier.ready(""))
 
     def _stop(self, server: Server, number: signal.Signals) -> None:
         self._deadline.start()

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pulsed.daemon.state_file import WriteStatus
@@ -35,18 +35,16 @@ class DayFiles:
 
     Args:
         content: what the lines have, for the log.
+        limits: returns the seconds that a file is kept, and the maximum size of all files in bytes.
 
     Attributes:
-        keep: seconds that a file is kept.
-        max_bytes: of all files.
         status: whether lines are written.
         added: lines that were ever added.
         dropped: lines that were not written because too many waited.
     """
 
-    def __init__(self, folder: Path, name: str, content: str, keep: float, max_bytes: float = math.inf) -> None:
-        self._folder, self._name, self._content = folder, name, content
-        self.keep, self.max_bytes = keep, max_bytes
+    def __init__(self, folder: Path, name: str, content: str, limits: Callable[[], tuple[float, float]]) -> None:
+        self._folder, self._name, self._content, self._limits = folder, name, content, limits
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._waiting: deque[bytes] = deque()
         self._being_written: Sequence[bytes] = ()
@@ -108,7 +106,7 @@ class DayFiles:
     def _rotate(self, path: Path, size: int) -> None:
         """Give a file a number if `size` more bytes would exceed its limit."""
         try:
-            if path.lstat().st_size + size <= self.max_bytes / PIECES:
+            if path.lstat().st_size + size <= self._limits()[1] / PIECES:
                 return
         except FileNotFoundError:
             return
@@ -147,7 +145,8 @@ class DayFiles:
 
         What cannot be removed is logged once.
         """
-        room, oldest = self.max_bytes - size, time.time() - self.keep
+        keep, max_bytes = self._limits()
+        room, oldest = max_bytes - size, time.time() - keep
         for number, path in enumerate(reversed(self.paths())):
             try:
                 room -= path.lstat().st_size

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from prometheus_client.metrics_core import Metric
 
-from pulsed.config.configuration import Config
+from pulsed.config.configuration import ActiveConfig, Config
+from pulsed.model.clocks import Monotonic
 from pulsed.model.result import Removal
 from pulsed.model.target_store import TargetStore
 from pulsed.model.tick import Tick
@@ -57,16 +58,13 @@ class Feature:
     def check(self, config: Config) -> None:
         """Raise `ConfigError` if this configuration cannot be put in force."""
 
-    def apply(self, config: Config) -> None:
-        """Put a checked configuration in force: at start after `restore`, and at each reload."""
-
     def take_tick(self, tick: Tick) -> None:
         """Take a tick of any target; called in the order of `FEATURES`."""
 
     def forget(self, removal: Removal) -> None:
         """Forget an absent GPU on request."""
 
-    def metrics(self, now: float) -> Iterable[Metric]:
+    def metrics(self, now: Monotonic) -> Iterable[Metric]:
         """Return its own families on the metrics page, at monotonic seconds."""
         return ()
 
@@ -75,7 +73,11 @@ class Feature:
         return ()
 
     async def run(self) -> None:
-        """Do background work until cancelled. An error is logged, and this is called again after a pause."""
+        """Do background work until cancelled, or until the configuration in force needs none.
+
+        It is called at start after `restore`, again after each reload once it has ended, and after an error, with a
+        pause.
+        """
 
     def statuses(self) -> Iterable[WriteStatus]:
         """Return whether files of its own in `state_dir` are written."""
@@ -100,14 +102,14 @@ class FeatureParts:
     """What features are made of.
 
     Attributes:
-        config: the configuration at the start.
+        active: the configuration in force, at first the one of the start.
         store: the targets with their newest ticks.
         attribution: the owners of this host's GPUs.
         pages: the metrics page.
         features: those made before, by class.
     """
 
-    config: Config
+    active: ActiveConfig
     store: TargetStore
     attribution: Attribution
     pages: Pages

@@ -22,6 +22,7 @@ from pulsed.daemon.node_conditions import NodeConditions
 from pulsed.daemon.notify import Notify
 from pulsed.daemon.otlp_push import OtlpPush
 from pulsed.daemon.state_folder import StateFolder
+from pulsed.model.clocks import Monotonic
 from pulsed.model.tick import Tick
 from pulsed.present.exposition.telemetry import failure_family
 from pulsed.reader.source import REMIND_SECONDS
@@ -70,11 +71,6 @@ class FeatureSet:
         for feature in self:
             feature.check(config)
 
-    def apply(self, config: Config) -> None:
-        """Put a checked configuration in force."""
-        for feature in self:
-            feature.apply(config)
-
     def take_tick(self, tick: Tick) -> None:
         """Pass a tick on. A new error of a feature is logged at once, the same one again once a minute."""
         for feature in self:
@@ -83,7 +79,7 @@ class FeatureSet:
             except Exception as error:  # noqa: BLE001 (of a feature's code; logged with its traceback)
                 self._note(error, "a consumer of ticks", feature, target=tick.target)
 
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of all features at monotonic seconds; errors are logged as by `take_tick`."""
         for feature in self:
             families: Iterable[Metric] = ()

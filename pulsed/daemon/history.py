@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ class HistoryFiles(DayFiles):
     """`history-DAY.ndjson`: the minutes of a day (UTC), one per line and target; the last day's minutes are kept."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, "history", "minutes of the history", DAY)
+        super().__init__(folder, "history", "minutes of the history", lambda: (DAY, inf))
 
     def read(self) -> Iterator[DayMinute]:
         """Yield the minutes of the last day, the oldest first; what cannot be read is left out."""
@@ -72,7 +73,8 @@ class HistoryFeature(Feature):
     name = "history"
 
     def __init__(self, parts: FeatureParts) -> None:
-        settings, folder = parts.config.history, parts.config.state_dir
+        config = parts.active.config
+        settings, folder = config.history, config.state_dir
         self._store, self._history = parts.store, History(settings.seconds, settings.max_bytes, settings.fields)
         self._day = DayHistory(self._history.fields, settings.day_max_bytes)
         self.files = HistoryFiles(Path(folder)) if folder else None

@@ -25,6 +25,7 @@ from pulsed.daemon_thread import SharedCall
 from pulsed.host.kernel_files import read_pci_gpus, read_ports, read_stuck_processes, read_usage
 from pulsed.host.node_checks import DEAD_GPU_XIDS, NODE_CHECK_IDS, NodeView
 from pulsed.host.node_evaluator import NodeEvaluator
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import node_of
 from pulsed.model.host import HostFacts, InfinibandPort, JobHostUsage, PciGpu, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
@@ -85,7 +86,7 @@ class HostWatch(Feature):
     name = "host"
 
     def __init__(self, parts: FeatureParts) -> None:
-        self._store, self._config = parts.store, parts.config
+        self._store, self._active = parts.store, parts.active
         self._evaluator = NodeEvaluator()
         self._bus: HostPart[tuple[PciGpu, ...] | None] = HostPart("PCI bus")
         self._processes: HostPart[tuple[StuckProcess, ...] | None] = HostPart("processes")
@@ -97,15 +98,7 @@ class HostWatch(Feature):
         self._switch_errors: dict[tuple[str, int, bool], KernelEvent] = {}
         """By PCI address, code and whether it is fatal, the last SXID."""
 
-    def apply(self, config: Config) -> None:
-        """Look by this configuration from the next look on."""
-        self._config = config
-        if (path := kernel_log_of(config)) != self._kernel_path:
-            self._kernel_log.close()
-            self._kernel_path, self._kernel_log, self._events = path, KernelLog(path), {}
-            self._switch_errors = {}
-
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of this host, and of processors that sources show."""
         yield from node_families(self._store)
         ticks = [target.tick for target in self._store.targets if target.tick is not None and target.fresh(now)]
@@ -115,8 +108,8 @@ class HostWatch(Feature):
         """Look regularly, until cancelled; afterwards nothing is known of the host."""
         try:
             while True:
-                await self._evaluate(self._config)
-                await aligned_sleep(self._config.host.interval)
+                await self._evaluate(self._active.config)
+                await aligned_sleep(self._active.config.host.interval)
         finally:
             self._store.set_host(None, None)
             self._kernel_log.close()
@@ -124,6 +117,10 @@ class HostWatch(Feature):
                 part.close()
 
     async def _evaluate(self, config: Config) -> None:
+        if (path := kernel_log_of(config)) != self._kernel_path:
+            self._kernel_log.close()
+            self._kernel_path, self._kernel_log, self._events = path, KernelLog(path), {}
+            self._switch_errors = {}
         enabled = set(NODE_CHECK_IDS) - set(config.health.disabled)
         if not are_of_this_host(config, self._store.targets) or not enabled:
             self._store.set_host(None, None)
@@ -136,7 +133,7 @@ class HostWatch(Feature):
             self._log.read(self._read_kernel_log),
         )
         switch_errors = tuple(self._switch_errors.values()) if reads_log else None
-        facts = HostFacts(time.time(), pci_gpus, tuple(self._events.values()), stuck, ports, switch_errors)
+        facts = HostFacts(Unix(time.time()), pci_gpus, tuple(self._events.values()), stuck, ports, switch_errors)
         view = NodeView(facts, self._shown(), config.gpus not in (None, "all"), config.health.expected_gpus)
         before, health = self._store.node_health, self._evaluator.evaluate(view, config.health.disabled)
         self._store.set_host(facts, health)
@@ -165,7 +162,7 @@ class HostWatch(Feature):
 
         It is while a target is not fresh, or if it names another host.
         """
-        now, here = time.monotonic(), self._store.node
+        now, here = Monotonic(time.monotonic()), self._store.node
         shown: dict[tuple[str, str], ShownGpu] = {}
         for target in self._store.targets:
             if (tick := target.tick) is None or not target.fresh(now):
@@ -187,15 +184,11 @@ class JobHostReader(Feature):
     name = "job_host"
 
     def __init__(self, parts: FeatureParts) -> None:
-        self._store, self._config = parts.store, parts.config
+        self._store, self._active = parts.store, parts.active
         self._accounting = parts.feature(AccountsFeature).accounting
         self._groups: HostPart[list[tuple[OwnerAccount, JobHostUsage]]] = HostPart("control groups")
-        self._ports: HostPart[tuple[float, tuple[InfinibandPort, ...] | None]] = HostPart("traffic of InfiniBand")
+        self._ports: HostPart[tuple[Monotonic, tuple[InfinibandPort, ...] | None]] = HostPart("traffic of InfiniBand")
         self._balances = BalanceRecorder()
-
-    def apply(self, config: Config) -> None:
-        """Read by this configuration from the next reading on."""
-        self._config = config
 
     def take_tick(self, tick: Tick) -> None:
         """Take the power of the processors of superchips."""
@@ -206,14 +199,14 @@ class JobHostReader(Feature):
         """Read regularly, until cancelled."""
         try:
             while True:
-                await aligned_sleep(self._config.host.job_interval)
+                await aligned_sleep(self._active.config.host.job_interval)
                 await self.read()
         finally:
             self.close()
 
     async def read(self) -> None:
         """Read once; do nothing if the jobs may belong to other hosts."""
-        config, targets = self._config, self._store.targets
+        config, targets = self._active.config, self._store.targets
         owned = self._accounting.owned() if are_of_this_host(config, targets) else ()
         accounts = list(dict.fromkeys([each.account for each in owned]))
         if not accounts:
@@ -222,7 +215,7 @@ class JobHostReader(Feature):
         root = Path(config.host.root)
         usages, traffic = await asyncio.gather(
             self._groups.read(lambda: _read_groups(root, accounts)),
-            self._ports.read(lambda: (time.monotonic(), read_ports(root, TRAFFIC))),
+            self._ports.read(lambda: (Monotonic(time.monotonic()), read_ports(root, TRAFFIC))),
         )
         for account, usage in usages or ():
             account.host = usage
@@ -235,7 +228,7 @@ class JobHostReader(Feature):
     def _limit(self) -> float:
         """Return the seconds from which the difference between two readings does not count."""
         intervals = [target.interval for target in self._store.targets]
-        return GAP_INTERVALS * max(self._config.host.job_interval, *intervals)
+        return GAP_INTERVALS * max(self._active.config.host.job_interval, *intervals)
 
     def close(self) -> None:
         """End the threads."""

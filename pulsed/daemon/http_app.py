@@ -20,6 +20,7 @@ from starlette.routing import BaseRoute
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.json_text import json_bytes
 from pulsed.lane import Lane, LaneFull
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.routing import PlainRoute
 from pulsed.present.asgi import (
@@ -91,8 +92,10 @@ def _reads(scope: Scope) -> bool:
 class FrontRoutes:
     """The routes that need neither documents nor a turn: the metrics page, probes, and management.
 
-    Args:
+    Attributes:
         max_requests: metrics pages that are sent at once; 0: any number.
+
+    Args:
         reload: reloads the configuration and returns its error; None: requests that change something are refused.
         forget: forgets an absent GPU by its name and its node, and returns a text; raises as `CollectorPool.forget`.
     """
@@ -107,13 +110,9 @@ class FrontRoutes:
         forget: Callable[[str, str | None], Awaitable[str]] | None,
     ) -> None:
         self._store, self._pages, self._telemetry_path = store, pages, telemetry_path
-        self._max_requests = max_requests
+        self.max_requests = max_requests
         self._reload, self._forget = reload, forget
         self._running = 0
-
-    def reconfigure(self, max_requests: int) -> None:
-        """Limit the metrics pages that are sent at once from now on."""
-        self._max_requests = max_requests
 
     @property
     def paths(self) -> frozenset[str]:
@@ -132,7 +131,7 @@ class FrontRoutes:
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if "collect[]" in query:
             return _text(400, "collect[] is not supported: every page has all collectors; name[]=FAMILY selects series")
-        if self._max_requests and self._running >= self._max_requests:
+        if self.max_requests and self._running >= self.max_requests:
             return _text(503, "too many requests at the same time", (b"retry-after", b"1"))
         self._running += 1
         try:
@@ -146,7 +145,7 @@ class FrontRoutes:
 
     async def _page(self, names: Collection[str], *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page, or the part of it with samples of these names, as client_python's `name[]` selects them."""
-        page = await self._pages.serve(time.monotonic(), openmetrics=openmetrics, gzip=gzip and not names)
+        page = await self._pages.serve(Monotonic(time.monotonic()), openmetrics=openmetrics, gzip=gzip and not names)
         if not names:
             return page
         part = await asyncio.to_thread(only_named, page, frozenset(names))
@@ -157,7 +156,7 @@ class FrontRoutes:
             return _ONLY_READS
         if route_of(scope, scope["root_path"]) != READY:
             return _text(200, "pulsed is healthy")
-        now, targets = time.monotonic(), self._store.targets
+        now, targets = Monotonic(time.monotonic()), self._store.targets
         if any(target.delivers(now) for target in targets):
             return _text(200, "pulsed is ready")
         why = [f"{target.name}: {target.failure}" for target in targets]

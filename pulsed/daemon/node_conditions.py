@@ -5,7 +5,6 @@ Disabled parts are not imported. An API server that fails has no effect on the d
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from pulsed.collector.this_host import api_client, node_of_pods
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.errors import ConfigError
+from pulsed.model.clocks import Monotonic
 from pulsed.present.health_report import Row, node_conditions
 
 if TYPE_CHECKING:
@@ -26,50 +26,47 @@ START_SECONDS = 60.0
 
 
 class NodeConditions(Feature):
-    """The writer of conditions, if the configuration requires one."""
+    """The writer of conditions, while the configuration requires one."""
 
     name = "node_conditions"
 
     def __init__(self, parts: FeatureParts) -> None:
-        self._store, self._begin = parts.store, time.monotonic()
-        self._checked: tuple[object, ConditionTarget | None] = (None, None)
+        self._store, self._active, self._begin = parts.store, parts.active, time.monotonic()
         self._used: tuple[object, ConditionTarget | None] = (None, None)
         self._writer: ConditionWriter | None = None
-        self._is_needed = asyncio.Event()
 
     def check(self, config: Config) -> None:
         """Raise `ConfigError` if the conditions cannot be written."""
-        of = config.kubernetes, config.node, config.source
-        self._checked = self._used if of == self._used[0] else (of, condition_target(config))  # has a client
+        condition_target(config)
 
-    def apply(self, config: Config) -> None:
-        """Write by the checked configuration from now on."""
-        self._used = self._checked
-        target = self._used[1]
-        if target is not None and self._writer is None:
-            from pulsed.kubernetes.node_conditions import ConditionWriter
-
-            self._writer = ConditionWriter(lambda: node_conditions(rows) if (rows := self._rows()) else ())
-        if self._writer is not None:
-            self._writer.configure(target)
-            self._is_needed.set()
-
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield whether the last report succeeded; nothing before the first."""
         if self._writer is not None and self._writer.is_failing is not None:
             yield report_family(is_up=not self._writer.is_failing)
 
     async def run(self) -> None:
-        """Report until cancelled."""
-        await self._is_needed.wait()
-        assert self._writer is not None
-        await self._writer.run()
+        """Report until cancelled, or until the conditions are switched off."""
+        if self._target() is not None:
+            from pulsed.kubernetes.node_conditions import ConditionWriter
+
+            self._writer = ConditionWriter(
+                lambda: node_conditions(rows) if (rows := self._rows()) else (), self._target
+            )
+            await self._writer.run()
+
+    def _target(self) -> ConditionTarget | None:
+        """Return where conditions are written by the configuration in force: the same object until that changes."""
+        config = self._active.config
+        keys = config.kubernetes, config.node, config.source
+        if keys != self._used[0]:
+            self._used = keys, condition_target(config)
+        return self._used[1]
 
     def _rows(self) -> Sequence[Row]:
         """Return what `/health/gpus` has now; nothing while a source has not begun."""
         from pulsed.present.api.documents import health_document
 
-        now, targets = time.monotonic(), self._store.targets
+        now, targets = Monotonic(time.monotonic()), self._store.targets
         if now < self._begin + START_SECONDS and any(each.tick is None and not each.error for each in targets):
             return ()
         return health_document(self._store, now)

@@ -21,13 +21,13 @@ from typing import Any
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
 from pulsed.background_tasks import aligned_sleep
-from pulsed.config.configuration import Config
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.die_with_parent import CANNOT_RUN, NOT_FOUND, dying_with_parent
 from pulsed.durations import HOUR
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls
 from pulsed.json_text import json_bytes
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, account_key
@@ -90,7 +90,7 @@ class Notify(Feature):
     name = "notify"
 
     def __init__(self, parts: FeatureParts) -> None:
-        self._store, self._config = parts.store, parts.config
+        self._store, self._active = parts.store, parts.active
         self._accounts = parts.feature(AccountsFeature)
         self._notified: dict[AccountKey, set[str]] = {}
         self._held_until: dict[tuple[AccountKey, str], float] = {}
@@ -105,17 +105,13 @@ class Notify(Feature):
 
     @property
     def _settings(self) -> NotifySettings:
-        return self._config.notify
-
-    def apply(self, config: Config) -> None:
-        """Send by a configuration from now on."""
-        self._config = config
+        return self._active.config.notify
 
     def sections(self) -> Iterator[Section]:
         """Yield which findings have a notification, so that a restart sends none again."""
         yield Section("notified", lambda: sum(map(len, self._notified.values())), self._dump, self._load)
 
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the family of notifications."""
         if self._settings.is_on or self.results:
             yield notification_family(self.results)
@@ -127,12 +123,12 @@ class Notify(Feature):
             while True:
                 await aligned_sleep(LOOK_SECONDS)
                 if self._settings.is_on:
-                    self.queue_findings(time.monotonic())
+                    self.queue_findings(Monotonic(time.monotonic()))
                     for receiver in self._send:
                         if receiver not in sending or sending[receiver].done():
                             sending[receiver] = tasks.create_task(self.deliver(receiver))
 
-    def queue_findings(self, now: float) -> None:
+    def queue_findings(self, now: Monotonic) -> None:
         """Queue new findings at a monotonic time, users with the fewest notifications first; the rest waits."""
         keys = {account_key(account) for account in self._accounts.accounting.unfinished}
         self._notified = {key: kinds for key, kinds in self._notified.items() if key in keys}
@@ -176,9 +172,9 @@ class Notify(Feature):
 
         is_on = {"exec": bool(self._settings.exec), "webhook": self._settings.webhook.is_on}
         receivers = [name for name in self._send if is_on[name]]
-        node, url = self._store.node, self._config.web.external_url
-        shown = account_document(account, node, self._config.prices)
-        document = notification(finding, shown, node, time.time(), url)
+        config, node = self._active.config, self._store.node
+        shown = account_document(account, node, config.prices)
+        document = notification(finding, shown, node, time.time(), config.web.external_url)
         notice = _Notice(account_key(account), finding.kind, document, len(receivers))
         self._held_until[notice.account, notice.kind] = inf
         for receiver in receivers:
@@ -302,7 +298,8 @@ class Notify(Feature):
             if not isinstance(saved, list):
                 raise TypeError
             self._notified = {
-                (str(kind), str(id), float(begin)): {str(each) for each in kinds} for kind, id, begin, kinds in saved
+                (str(kind), str(id), Unix(float(begin))): {str(each) for each in kinds}
+                for kind, id, begin, kinds in saved
             }
         except (TypeError, ValueError):
             raise ValueError("not a list of owners and findings") from None

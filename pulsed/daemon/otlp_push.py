@@ -5,7 +5,6 @@ It sends in a thread of its own, which the end of the daemon does not wait for.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,17 +14,14 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
 from pulsed.background_tasks import aligned_sleep
-from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon_thread import DaemonThread
 from pulsed.http.client import HttpClient
 from pulsed.http.credentials import BadCredentials, authorization
+from pulsed.model.clocks import Monotonic
 from pulsed.present.otlp.hardware_metrics import hardware_points
-from pulsed.present.otlp.settings import OtlpSettings
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics.export import MetricsData
-
     from pulsed.present.otlp.exporter import Exporter
 
 PUSHED = """\
@@ -47,64 +43,56 @@ class OtlpPush(Feature):
 
     def __init__(self, parts: FeatureParts) -> None:
         self._store, self._pages = parts.store, parts.pages
-        self._settings = OtlpSettings()
-        self._exporter: Exporter | None = None
-        self._is_changed = asyncio.Event()
+        self._active = parts.active
         self._files, self._thread = HttpClient(0.0), DaemonThread("otlp")
         self._refused = 0
         self.samples: Counter[str] | None = None
 
-    def apply(self, config: Config) -> None:
-        """Send by a configuration from the next samples on."""
-        settings = config.publish.otlp
-        if settings == self._settings:
-            return
-        self._settings = settings
-        self.stop()
-        if settings.enabled:
-            from pulsed.present.otlp.exporter import Exporter
-
-            self._exporter = Exporter(settings, self._count_refused)
-            self.samples = self.samples or Counter(sent=0, dropped=0)
-        self._is_changed.set()
-
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of sent samples."""
         if self.samples is not None:
             yield from push_families(self.samples)
 
     async def run(self) -> None:
-        """Send until cancelled."""
-        while True:
-            if self._exporter is None:
-                await self._is_changed.wait()
-                self._is_changed.clear()
-                continue
-            page = await self._pages.serve(time.monotonic(), openmetrics=False, gzip=False)
-            send = partial(self._send, self._exporter, page.decode() + PUSHED, await self._authorization())
-            await self._thread.submit(send).result
-            await aligned_sleep(self._settings.export_interval)
+        """Send until cancelled, or until the configuration has no receiver."""
+        while (settings := self._active.config.publish.otlp).enabled:
+            from pulsed.present.otlp.exporter import Exporter
 
-    def stop(self) -> None:
-        """End retries of a receiver that does not answer."""
-        if self._exporter is not None:
-            self._exporter.shutdown()
-            self._exporter = None
-            self._thread.close()
+            exporter = Exporter(settings, self._count_refused)
+            self.samples = self.samples or Counter(sent=0, dropped=0)
+            try:
+                while self._active.config.publish.otlp == settings:
+                    page = await self._pages.serve(Monotonic(time.monotonic()), openmetrics=False, gzip=False)
+                    authorization = await self._authorization(settings.bearer_token_file)
+                    send = partial(self._send, exporter, page.decode() + PUSHED, settings.attributes, authorization)
+                    await self._thread.submit(send).result
+                    await aligned_sleep(settings.export_interval)
+            finally:
+                exporter.shutdown()  # it may retry
+                self._thread.close()
 
-    async def _authorization(self) -> Mapping[str, str] | BadCredentials:
-        """Return the header of the token, empty without one, or why its file cannot be used."""
-        if (file := self._settings.bearer_token_file) is None:
+    async def _authorization(self, file: str | None) -> Mapping[str, str] | BadCredentials:
+        """Return the header of the token in a file, empty without one, or why the file cannot be used."""
+        if file is None:
             return {}
         try:
             return await self._files.read_secrets(file, partial(authorization, "", file))
         except BadCredentials as error:
             return error
 
-    def _send(self, exporter: Exporter, page: str, authorization: Mapping[str, str] | BadCredentials) -> None:
+    def _send(
+        self,
+        exporter: Exporter,
+        page: str,
+        attributes: Mapping[str, str],
+        authorization: Mapping[str, str] | BadCredentials,
+    ) -> None:
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
-        data = self._data(page)
+        from pulsed.present.otlp.exporter import metrics_data
+
+        hardware = hardware_points(self._store, Monotonic(time.monotonic()))
+        data = metrics_data(page, hardware, self._store.node, attributes, time.time_ns())
         samples = sum(
             len(metric.data.data_points)
             for resource in data.resource_metrics
@@ -120,12 +108,6 @@ class OtlpPush(Feature):
     def _count_refused(self, samples: int) -> None:
         """Count samples that an answer of success refuses."""
         self._refused += samples
-
-    def _data(self, page: str) -> MetricsData:
-        from pulsed.present.otlp.exporter import metrics_data
-
-        hardware = hardware_points(self._store, time.monotonic())
-        return metrics_data(page, hardware, self._store.node, self._settings.attributes, time.time_ns())
 
 
 def push_families(samples: Counter[str]) -> Iterator[Metric]:

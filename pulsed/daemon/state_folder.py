@@ -15,6 +15,7 @@ from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.daemon.state_file import Draft, StateFile, WriteStatus
 from pulsed.json_text import as_text
+from pulsed.model.clocks import Monotonic
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class StateFolder(Feature):
     def __init__(self, parts: FeatureParts) -> None:
         self._features = parts.features
         self._accounts = parts.feature(AccountsFeature)
-        folder = parts.config.state_dir
+        folder = parts.active.config.state_dir
         self._file = StateFile(Path(folder)) if folder else None
         self._saved: dict[str, object] = {}
         self._written_marks: Sequence[object] = ()
@@ -68,7 +69,7 @@ class StateFolder(Feature):
         if self._file is not None:
             self._write(self._file, self._marks(), self._draft(self._file))
 
-    def metrics(self, now: float) -> Iterator[Metric]:
+    def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of the files; none without `state_dir`."""
         if self._file is not None and (ended := self._accounts.ended_files) is not None:
             statuses = [status for feature in self._features.values() for status in feature.statuses()]

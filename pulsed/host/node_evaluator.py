@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pulsed.host.node_checks import MISSED_LOOKS, NODE_CHECKS, Finding, NodeCheck, NodeView
 from pulsed.host.port_history import PortHistory
+from pulsed.model.clocks import Unix
 from pulsed.model.health import SEVERITY, CheckState, NodeHealth
 from pulsed.model.host import StuckProcess
 
@@ -48,7 +49,7 @@ class NodeEvaluator:
         }
         return NodeHealth(tuple(self._states.values()))
 
-    def _state(self, check: NodeCheck, finding: Finding, time: float) -> CheckState:
+    def _state(self, check: NodeCheck, finding: Finding, time: Unix) -> CheckState:
         """Return the state of a check after a look."""
         old = self._states.get(check.id) or CheckState(check.id, "unknown", time)
         is_raised = SEVERITY[finding.state] > 0

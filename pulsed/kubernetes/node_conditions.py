@@ -58,43 +58,35 @@ class ConditionWriter:
 
     Args:
         read: returns the conditions; none while nothing is known yet: the previous ones stay.
+        target: returns where they are written now; None: no more, and conditions that were written are removed.
 
     Attributes:
         is_failing: whether the last attempt failed; None before the first.
     """
 
-    def __init__(self, read: Callable[[], Sequence[NodeCondition]]) -> None:
-        self._read = read
-        self._wanted: ConditionTarget | None = None
+    def __init__(
+        self, read: Callable[[], Sequence[NodeCondition]], target: Callable[[], ConditionTarget | None]
+    ) -> None:
+        self._read, self._target = read, target
         self._used: ConditionTarget | None = None
-        self._is_changed = asyncio.Event()
         self._error = ""
         self.is_failing: bool | None = None
         self._before: dict[str, tuple[str, str, str]] | None = None  # status, reason, time of the transition by type
         self._written: Sequence[NodeCondition] = ()
         self._due = 0.0
 
-    def configure(self, target: ConditionTarget | None) -> None:
-        """Write there from now on; None: no more, and what was written is removed."""
-        if target != self._wanted:
-            self._wanted = target
-            self._is_changed.set()
-
     async def run(self) -> None:
-        """Write until cancelled; then the end, if the API server answers within seconds."""
+        """Write until there is no target, or until cancelled; then the end, if the API server answers in seconds."""
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, random.random)
         try:
-            while True:
-                self._is_changed.clear()
-                before, self._used = self._used, self._wanted
-                if before is not None and before != self._used:
-                    await self._try(self._leave(before, self._used))
+            while (target := self._target()) is not None or self._used is not None:
+                before, self._used = self._used, target
+                if before is not None and before != target:
+                    await self._try(self._leave(before, target))
                     self.is_failing = None
-                if self._used is None:
-                    await self._is_changed.wait()
-                elif await self._try(self._report(self._used)):
+                elif target is not None and await self._try(self._report(target)):
                     backoff.reset()
-                    await aligned_sleep(self._used.interval)
+                    await aligned_sleep(target.interval)
                 else:
                     await asyncio.sleep(backoff.next())
         finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pulsed.model.clocks import Unix
 from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES, Value
 
 IDLE_KINDS = ("free", "held", "unknown")
@@ -154,7 +155,7 @@ class CounterSnapshot(NamedTuple):
     """
 
     values: tuple[Value, ...]
-    created: float | None = None
+    created: Unix | None = None
     distribution: Distribution | None = None
 
     def value(self, name: str, state: str = "") -> Value:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Device
 
 State = Literal["unknown", "ok", "info", "warn", "hot", "crit"]
@@ -38,8 +39,8 @@ class CheckState:
 
     id: str
     state: State
-    since: float | None = None
-    last_event: float | None = None
+    since: Unix | None = None
+    last_event: Unix | None = None
     message: str = ""
     evidence: tuple[tuple[str, float], ...] = ()
     remedy: str = ""
@@ -73,7 +74,7 @@ class XidLast:
     """The last XID of a GPU. `time` is in Unix seconds, and None for an XID from before the first sample."""
 
     code: int
-    time: float | None
+    time: Unix | None
     description: str
 
 
@@ -105,7 +106,7 @@ class NvlinkFault(NamedTuple):
 
     xid: int
     link: int | None
-    time: float
+    time: Unix
     fabric: str
 
 
@@ -130,7 +131,7 @@ class Health:
     events: tuple[tuple[str, int], ...] = ()
     xid_events: tuple[tuple[int | str, int], ...] = ()
     xid_last: XidLast | None = None
-    last_reset: float | None = None
+    last_reset: Unix | None = None
     nvlinks: tuple[Nvlink, ...] = ()
     nvlink_fault: NvlinkFault | None = None
     seconds: tuple[tuple[State, float], ...] = ()
@@ -172,7 +173,7 @@ class HealthChange:
     check: str
     before: State
     after: State
-    time: float
+    time: Unix
     message: str
     remedy: str
     device: Device
@@ -191,7 +192,7 @@ class XidEvent:
     device: Device
     code: int
     severity: str
-    time: float
+    time: Unix
     count: int
     total: int
     detail: str = ""

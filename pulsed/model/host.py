@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Presence
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.model.vocabulary import Value
@@ -135,7 +136,7 @@ class HostFacts(NamedTuple):
         switch_errors: the last SXID of each NVSwitch, code and severity, likewise; None where the log is not read.
     """
 
-    time: float
+    time: Unix
     pci_gpus: tuple[PciGpu, ...] | None = None
     kernel_events: tuple[KernelEvent, ...] = ()
     stuck_processes: tuple[StuckProcess, ...] | None = None

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, NamedTuple
 
+from pulsed.model.clocks import Unix
+
 MAX_TEXT = 512
 """Longer texts of owners are cut: users choose them. The id of a pod has up to 381 characters."""
 
@@ -44,7 +46,7 @@ class Owner:
 
     kind: OwnerKind
     id: str
-    begin: float | None = None
+    begin: Unix | None = None
     uid: str = ""
     user: str = ""
     user_id: str = ""

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from pulsed.model.clocks import EPOCH, Monotonic, Unix
+
 Dialect = Literal["exporter", "dmon"]
 """The naming that a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`) or `dcgmi dmon` (`GPUTL`)."""
 
@@ -81,7 +83,7 @@ class Epoch(NamedTuple):
     driver: str = ""
     engine: str = ""
     exporter: str = ""
-    booted: float = 0.0
+    booted: Unix = EPOCH
 
 
 UNKNOWN_EPOCH = Epoch()
@@ -130,7 +132,7 @@ class KernelEvent(NamedTuple):
 
     kind: Literal["xid", "sxid", "bus_loss", "not_started"]
     code: int
-    time: float
+    time: Unix
     pci_bus_id: str
     pid: int | None = None
     process: str = ""
@@ -187,8 +189,8 @@ class RawTick:
     """
 
     target: str
-    time: float
-    clock: float
+    time: Unix
+    clock: Monotonic
     interval: float
     layout: Layout
     values: Sequence[RawValue]

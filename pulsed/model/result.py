@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
+from pulsed.model.clocks import Unix
 from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.gpu import Device
 from pulsed.model.health import NOT_EVALUATED, Health
@@ -128,7 +129,7 @@ class ShownClass:
 
     workload_class: str
     bottleneck: str
-    since: float | None
+    since: Unix | None
     changes: int = 0
     used: bool | None = None
 
@@ -203,7 +204,7 @@ class ClassChange(NamedTuple):
     device: Device
     before: str
     after: str
-    time: float
+    time: Unix
     bottleneck: str = UNKNOWN
 
 
@@ -227,9 +228,9 @@ class Removal(NamedTuple):
     """
 
     device: Device
-    last_seen: float
+    last_seen: Unix
     reason: RemovalReason
-    time: float
+    time: Unix
 
     @property
     def message(self) -> str:

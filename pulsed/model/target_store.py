@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from pulsed.model.clocks import START, Monotonic, Unix
 from pulsed.model.health import NodeHealth
 from pulsed.model.host import HostFacts
 from pulsed.model.tick import Tick
@@ -29,7 +30,7 @@ class DiscoveryList(NamedTuple):
     kind: str
     name: str
     is_up: bool
-    last_success: float | None
+    last_success: Unix | None
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class Target:
     up: bool = False
     error: str = ""
     tick: Tick | None = field(default=None, repr=False)
-    arrived: float = 0.0
+    arrived: Monotonic = START
     is_sampled: bool = True
     samples: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class Target:
         self.rejected, self.errors = dict(before.rejected), self.errors | before.errors
         self.version = before.version + 1
 
-    def fresh(self, now: float) -> bool:
+    def fresh(self, now: Monotonic) -> bool:
         """Return whether the last tick is recent enough to be served; `now` is monotonic seconds."""
         return self.tick is not None and now - self.arrived <= self.stale_after
 
@@ -98,11 +99,11 @@ class Target:
             return self.error or "no data yet"
         return f"no data since {datetime.fromtimestamp(self.tick.time, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
-    def delivers(self, now: float) -> bool:
+    def delivers(self, now: Monotonic) -> bool:
         """Return whether the last tick is fresh and of the source, not of the kernel log alone."""
         return self.is_sampled and self.fresh(now)
 
-    def accept(self, tick: Tick, now: float) -> None:
+    def accept(self, tick: Tick, now: Monotonic) -> None:
         """Store a new tick that arrived at the monotonic time `now`."""
         self.tick, self.arrived, self.up, self.error, self.is_sampled = tick, now, True, "", True
         self.samples += 1
@@ -110,7 +111,7 @@ class Target:
         for reason, rows in tick.raw.rejected.items():
             self.rejected[reason] = self.rejected.get(reason, 0) + rows
 
-    def show(self, tick: Tick, now: float) -> None:
+    def show(self, tick: Tick, now: Monotonic) -> None:
         """Store a tick that is not of the source, which delivers nothing, at the monotonic time `now`."""
         self.tick, self.arrived, self.is_sampled = tick, now, False
         self.version += 1
@@ -157,7 +158,7 @@ class TargetStore:
         """How many GPUs and MIG instances the last ticks have."""
         return sum(len(target.tick.gpus) for target in self.targets if target.tick is not None)
 
-    def fresh_ticks(self, now: float) -> list[Tick]:
+    def fresh_ticks(self, now: Monotonic) -> list[Tick]:
         """Return the last ticks of the targets that are fresh at `now` (monotonic seconds), in their order."""
         return [target.tick for target in self.targets if target.tick is not None and target.fresh(now)]
 

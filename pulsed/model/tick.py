@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pulsed.model.clocks import START, Monotonic, Unix
 from pulsed.model.gpu import Device, GpuKey, Presence, key_of
 from pulsed.model.health import HealthChange, XidEvent
 from pulsed.model.host import CpuReading
@@ -57,7 +58,7 @@ class GpuRow:
 
     device: Device
     reading: Reading = field(repr=False)
-    time: float
+    time: Unix
     anomalies: tuple[str, ...] = ()
     extras: Extras | None = None
     ownership: Ownership = UNKNOWN_OWNERS
@@ -107,7 +108,7 @@ class Tick:
     pci_drivers: Mapping[str, str] = field(default_factory=dict)
     cpus: tuple[CpuReading, ...] = ()
     unknown_fields: tuple[str, ...] = ()
-    now: float = 0.0
+    now: Monotonic = START
     duplicates: Mapping[str, int] = field(default_factory=dict)
     alternating_hosts: tuple[str, ...] = ()
     changes: tuple[ClassChange, ...] = ()
@@ -121,12 +122,12 @@ class Tick:
         return self.raw.target
 
     @property
-    def time(self) -> float:
+    def time(self) -> Unix:
         """When, in Unix seconds."""
         return self.raw.time
 
     @property
-    def clock(self) -> float:
+    def clock(self) -> Monotonic:
         """When, in seconds of a clock that never steps."""
         return self.raw.clock
 
@@ -151,7 +152,7 @@ class Tick:
         return tuple([row.device for row in self.gpus])
 
 
-def lasting(device: Device, time: float, presence: Presence, ownership: Ownership = UNKNOWN_OWNERS) -> GpuRow:
+def lasting(device: Device, time: Unix, presence: Presence, ownership: Ownership = UNKNOWN_OWNERS) -> GpuRow:
     """Return the row of a GPU that is not listed, and was last at a time."""
     return GpuRow(device, NOTHING, time, ownership=ownership, presence=presence)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.number_text import left, right
 from pulsed.owners.report.text_table import DEMO_NOTICE
@@ -33,7 +34,7 @@ class Column(NamedTuple):
     cell: Cell
 
 
-def table(store: TargetStore, now: float, width: int = WIDTH) -> str:
+def table(store: TargetStore, now: Monotonic, width: int = WIDTH) -> str:
     """Return the table of all GPUs, with problems above and below it; ends with a newline.
 
     Names are shortened to fit `width` cells, numbers never.

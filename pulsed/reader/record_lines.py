@@ -33,6 +33,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, TypeAdapter
 
 from pulsed.errors import BadCapture
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Dialect, Epoch, Layout, RawTick, RawValue, Series
 
 FORMAT = 1
@@ -184,7 +185,16 @@ class RecordReader:
         if self._damaged:
             rejected = {**rejected, "damaged_line": rejected.get("damaged_line", 0) + self._damaged}
             self._damaged = 0
-        return RawTick(line.target, line.time, line.clock, line.interval, layout, values, rejected, epoch=line.epoch)
+        return RawTick(
+            line.target,
+            Unix(line.time),
+            Monotonic(line.clock),
+            line.interval,
+            layout,
+            values,
+            rejected,
+            epoch=line.epoch,
+        )
 
 
 class _Line(BaseModel):

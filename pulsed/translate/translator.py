@@ -81,25 +81,25 @@ class Translator:
 
     Args:
         node: the host of GPUs whose series do not name one.
-        max_gpus: most GPUs and MIG instances of a tick.
-        exporter_pods: patterns of the pods of exporters, as in `attribution.exporter_pods`.
     """
 
-    def __init__(self, node: str = "", max_gpus: int = MAX_GPUS, exporter_pods: Sequence[str] = ()) -> None:
-        self._node, self._max_gpus = node, max_gpus
-        self._compiled: _Compiled | None = None
+    def __init__(self, node: str = "") -> None:
+        self._node = node
         self._texts: dict[Labels, dict[str, str]] = {}
         self._own_texts: dict[GpuKey, dict[str, str]] = {}
         self._labels: Labels = ()
         self._share_units = ShareUnits()
-        self._exporter_pods = tuple(exporter_pods)
-        self._scraped_pods = ScrapedPods(exporter_pods)
+        self.configure()
 
-    def reconfigure(self, max_gpus: int, exporter_pods: Sequence[str] = ()) -> None:
-        """Change the limit and the patterns from the next tick on."""
-        if (max_gpus, tuple(exporter_pods)) != (self._max_gpus, self._exporter_pods):
-            self._max_gpus, self._exporter_pods, self._compiled = max_gpus, tuple(exporter_pods), None
-            self._scraped_pods = ScrapedPods(exporter_pods)
+    def configure(self, max_gpus: int = MAX_GPUS, exporter_pods: Sequence[str] = ()) -> None:
+        """Translate by these settings from the next tick on.
+
+        Args:
+            max_gpus: most GPUs and MIG instances of a tick.
+            exporter_pods: patterns of the pods of exporters, as in `attribution.exporter_pods`.
+        """
+        self._max_gpus, self._scraped_pods = max_gpus, ScrapedPods(exporter_pods)
+        self._compiled: _Compiled | None = None
 
     def translate(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None = None) -> Tick:
         """Return the tick in the canonical vocabulary.

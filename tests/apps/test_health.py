@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import NOT_EVALUATED, CheckState, Health, State
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.documents import health_document
@@ -23,7 +24,7 @@ from tests.support.http_servers import QuietHandler, running
 
 def judged(state: State) -> Health:
     check = CheckState(
-        "temp_gpu", state, 1767225600.0, None, "95 °C", (("temperature_celsius", 95.0),), "Cool it", True
+        "temp_gpu", state, Unix(1767225600.0), None, "95 °C", (("temperature_celsius", 95.0),), "Cool it", True
     )
     return Health(state, 1.0, (check,))
 
@@ -59,7 +60,7 @@ def server() -> Iterator[Server]:
 
 
 def serve(server: Server, *gpus: Gpu) -> str:
-    server.answer = health_document(store_of(target("a", tick(gpus))), 100.25)
+    server.answer = health_document(store_of(target("a", tick(gpus))), Monotonic(100.25))
     return f"http://127.0.0.1:{server.server_port}"
 
 
@@ -109,7 +110,7 @@ def test_the_line_is_for_nagios(server: Server) -> None:
 
 
 def test_the_line_has_the_time_since_which_all_gpus_were_reset(server: Server) -> None:
-    first, second = (replace(judged("ok"), last_reset=1767225600.0 + hour) for hour in (7200.5, 3600.5))
+    first, second = (replace(judged("ok"), last_reset=Unix(1767225600.0 + hour)) for hour in (7200.5, 3600.5))
     url = serve(server, with_health(0, first), with_health(1, second))
     assert pulsed("health", url, "--format", "line").stdout.endswith(" coverage=100% last_reset=1767229200\n")
     url = serve(server, with_health(0, first), with_health(1, judged("ok")))
@@ -120,7 +121,7 @@ def test_the_line_has_the_time_since_which_all_gpus_were_reset(server: Server) -
 def test_a_target_without_data_is_unknown(server: Server, state: State, code: int) -> None:
     silent = replace(target("b"), error="cannot connect")
     server.answer = health_document(
-        TargetStore("here", [target("a", tick([with_health(0, judged(state))])), silent]), 100.25
+        TargetStore("here", [target("a", tick([with_health(0, judged(state))])), silent]), Monotonic(100.25)
     )
     done = pulsed("health", f"http://127.0.0.1:{server.server_port}")
     assert done.returncode == code
@@ -136,7 +137,7 @@ def test_a_target_without_data_is_unknown(server: Server, state: State, code: in
 def test_a_stale_gpu_is_not_ok(server: Server) -> None:
     made = target("a", tick([with_health(0, judged("ok"))]), arrived=95.0)
     made.stale_after = 2.0
-    server.answer = health_document(store_of(made), 100.25)
+    server.answer = health_document(store_of(made), Monotonic(100.25))
     assert (server.answer[0]["stale"], server.answer[0]["state"]) == (True, "unknown")
     done = pulsed("health", f"http://127.0.0.1:{server.server_port}")
     assert done.returncode == 3
@@ -189,7 +190,7 @@ def test_a_login_is_used_and_never_shown(server: Server) -> None:
 def test_a_certificate_that_is_not_trusted_is_answered_with_the_option(server: Server, tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     server.socket = authority.server_context().wrap_socket(server.socket, server_side=True)
-    server.answer = health_document(store_of(target("a", tick([with_health(0, judged("ok"))]))), 100.25)
+    server.answer = health_document(store_of(target("a", tick([with_health(0, judged("ok"))]))), Monotonic(100.25))
     url = f"https://127.0.0.1:{server.server_port}"
     refused = pulsed("health", url)
     assert refused.returncode == 3

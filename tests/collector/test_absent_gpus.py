@@ -9,12 +9,13 @@ from typing import NamedTuple
 import pytest
 
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
-from pulsed.collector.collector import Pipeline
+from pulsed.collector.collector import Pipeline, PipelineSettings
 from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import GpuNotForgettable, GpuNotFound
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, parse
 from pulsed.model.health import SEVERITY
 from pulsed.model.raw_tick import RawTick
@@ -58,7 +59,9 @@ class Node:
 
     def _start(self) -> None:
         self.parser, self.table = PageParser(), GpuTable(self.settings)
-        self.pipeline = Pipeline(self.table, "node", selection=self.selection, host_epoch=HostEpoch(self.boot_id))
+        self.pipeline = Pipeline(
+            self.table, "node", settings=PipelineSettings(self.selection), host_epoch=HostEpoch(self.boot_id)
+        )
         self.other = Pipeline(self.table, "node")
 
     def poll(self, times: int = 1, *boards: Board, after: float | None = None) -> Tick:
@@ -82,7 +85,15 @@ class Node:
             for board in boards
         )
         read = self.parser.parse(page.encode())
-        return RawTick("test", self.time, self.time - START, self.interval, read.layout, read.values, read.rejected)
+        return RawTick(
+            "test",
+            Unix(self.time),
+            Monotonic(self.time - START),
+            self.interval,
+            read.layout,
+            read.values,
+            read.rejected,
+        )
 
     def restart(self, boot_id: str | None = None, down: float = 60.0) -> None:
         """Restart the daemon, and with another boot id the node."""
@@ -90,12 +101,12 @@ class Node:
         self.boot_id = self.boot_id if boot_id is None else boot_id
         self.time += down
         self._start()
-        self.pipeline.health_evaluator.restore(document, self.time)
+        self.pipeline.health_evaluator.restore(document, Unix(self.time))
 
     def select(self, selection: GpuSelection) -> None:
         """Reload the configuration with another list of GPUs."""
         self.selection = selection
-        self.pipeline.reconfigure(selection)
+        self.pipeline.configure(PipelineSettings(selection))
 
     def forget(self, uuid: str) -> Tick | None:
         (track,) = [track for track in self.pipeline.computer.absent if track.device.entity.uuid == uuid]
@@ -274,7 +285,7 @@ def test_the_age_is_configured(seconds: float, missing: list[str]) -> None:
     node.interval = 300.0
     node.poll(400, A)
     assert node.missing == missing
-    node.table.reconfigure(ComputeSettings(health=HealthSettings(forget_after=60.0)))
+    node.table.configure(ComputeSettings(health=HealthSettings(forget_after=60.0)))
     node.poll(2)
     assert node.missing == []
 

@@ -9,6 +9,7 @@ import pytest
 from pulsed.collector.collector import DeviceFilter
 from pulsed.collector.this_host import selection_of
 from pulsed.config.configuration import load
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.gpu_selection import EVERYTHING, parse
 from pulsed.model.raw_tick import Layout, RawTick
@@ -28,7 +29,7 @@ DEVICES = (
 def tick() -> Tick:
     readings = tuple(NOTHING._replace(power_watts=float(number)) for number in range(4))
     return tick_of(
-        RawTick("t", 0.0, 0.0, 1.0, Layout("exporter", ()), ()),
+        RawTick("t", Unix(0.0), Monotonic(0.0), 1.0, Layout("exporter", ()), ()),
         DEVICES,
         readings,
         anomalies={1: ("one",), 3: ("three",)},

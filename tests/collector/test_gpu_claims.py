@@ -8,6 +8,7 @@ import pytest
 
 from pulsed.collector.exporter_pages import KEPT_SECONDS, GpuClaims, GpuName, gpus_of
 from pulsed.errors import DuplicateGpu
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
 from tests.support.waiting import SECONDS
@@ -154,7 +155,10 @@ def names(*pages: str) -> list[set[GpuName]]:
     """Return the GPUs of pages of one exporter."""
     parser = PageParser()
     parsed = [parser.parse(page.encode()) for page in pages]
-    return [set(gpus_of(RawTick("x", 1.0, 1.0, 1.0, page.layout, page.values), "node-a")) for page in parsed]
+    return [
+        set(gpus_of(RawTick("x", Unix(1.0), Monotonic(1.0), 1.0, page.layout, page.values), "node-a"))
+        for page in parsed
+    ]
 
 
 def test_the_gpus_of_a_page() -> None:

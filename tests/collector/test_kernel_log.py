@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.collector.collector import Collector, Pipeline
+from pulsed.collector.collector import Collector, Pipeline, PipelineSettings
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import ScrapeFailed
-from pulsed.model.gpu_selection import EVERYTHING
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import Health
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target
@@ -35,7 +35,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.log = folder / "kmsg"
         self.log.touch()
-        self.pipeline = Pipeline(GpuTable(), "n", kernel_log=str(self.log))
+        self.pipeline = Pipeline(GpuTable(), "n", settings=PipelineSettings(kernel_log=str(self.log)))
         self.seconds = itertools.count(1_000_000)
 
     def log_xid(self, code: int, gpu: int = 1, at: float = 0.0, text: str = "pid=7, x") -> None:
@@ -51,15 +51,15 @@ class Node:
         """Start the pipeline again, at a time after the first page, with what was saved."""
         saved = self.pipeline.health_evaluator.dump()
         self.pipeline.close()
-        self.pipeline = Pipeline(GpuTable(), "n", kernel_log=str(self.log))
-        self.pipeline.health_evaluator.restore(json.loads(json.dumps(saved)), 1_000_000.0 + at)
+        self.pipeline = Pipeline(GpuTable(), "n", settings=PipelineSettings(kernel_log=str(self.log)))
+        self.pipeline.health_evaluator.restore(json.loads(json.dumps(saved)), Unix(1_000_000.0 + at))
 
     def page(self, gauge: int | None = None, gpus: tuple[int, ...] = (1, 2)) -> list[Health]:
         rows = [f"{name}{{{LABELS.format(gpu)}}} {value}" for gpu in gpus for name, value in FIELDS.items()]
         if gauge is not None:
             rows += [f"DCGM_FI_DEV_XID_ERRORS{{{LABELS.format(gpus[0])}}} {gauge}"]
         now = float(next(self.seconds))
-        raw = replace(page_tick("\n".join(rows) + "\n"), time=now, clock=now)
+        raw = replace(page_tick("\n".join(rows) + "\n"), time=Unix(now), clock=Monotonic(now))
         return [result.health for result in results_of(self.pipeline.process(raw))]
 
 
@@ -218,11 +218,11 @@ def test_messages_of_a_tick_that_is_not_evaluated_wait_for_the_next(node: Node) 
 
 def test_a_log_that_cannot_be_read_is_no_input(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    node.pipeline.reconfigure(EVERYTHING, str(tmp_path / "none"))
+    node.pipeline.configure(PipelineSettings(kernel_log=str(tmp_path / "none")))
     assert node.page()[0].check("xid_critical").state == "unknown"
     assert node.pipeline.kernel_log_error is not None
     assert "none: No such file" in node.pipeline.kernel_log_error
-    node.pipeline.reconfigure(EVERYTHING, "")
+    node.pipeline.configure(PipelineSettings())
     assert node.pipeline.kernel_log_error is None
 
 
@@ -309,7 +309,7 @@ async def test_a_log_that_cannot_be_used_is_logged_and_published_once(
     path = tmp_path / "kern.log"
     path.write_text("23/Nov/2026 hello\n")
     caplog.set_level(logging.INFO)
-    pipeline = Pipeline(GpuTable(), "n", kernel_log=str(path))
+    pipeline = Pipeline(GpuTable(), "n", settings=PipelineSettings(kernel_log=str(path)))
     target = Target("demo", "demo", 1.0, 5.0)
 
     def until(target: Target) -> bool:
@@ -349,19 +349,25 @@ async def test_the_log_is_read_while_the_source_is_down(
     kernel_log, ticks = tmp_path / "kmsg", list[Tick]()
     kernel_log.touch()
     rows = [f"{name}{{{LABELS.format(gpu)}}} {value}" for gpu in (1, 2) for name, value in FIELDS.items()]
-    raw = replace(page_tick("\n".join(rows) + "\n"), time=time.time(), clock=time.monotonic(), interval=0.05)
+    raw = replace(
+        page_tick("\n".join(rows) + "\n"), time=Unix(time.time()), clock=Monotonic(time.monotonic()), interval=0.05
+    )
     target = Target("exporter", "http://gone", 0.05, stale_after=1.0)
-    pipeline = Pipeline(GpuTable(), "n", kernel_log=str(kernel_log))
+    pipeline = Pipeline(GpuTable(), "n", settings=PipelineSettings(kernel_log=str(kernel_log)))
     collecting = asyncio.create_task(Collector(DownSource(raw), pipeline, target, ticks.append).run())
     await asyncio.sleep(1.5)
     assert len(ticks) == 1  # the log has nothing: the GPUs are stale
-    assert not target.fresh(time.monotonic())
+    assert not target.fresh(Monotonic(time.monotonic()))
     stamp = int(time.time() * 1e6)
     with kernel_log.open("a") as file:
         file.write(f"__REALTIME_TIMESTAMP={stamp}\n_TRANSPORT=kernel\nMESSAGE=NVRM: Xid (PCI:0000:1b:00): 48, x\n\n")
     await asyncio.sleep(1.5)  # more than the last tick stays fresh
     collecting.cancel()
-    assert (target.up, target.fresh(time.monotonic()), target.delivers(time.monotonic())) == (False, True, False)
+    assert (target.up, target.fresh(Monotonic(time.monotonic())), target.delivers(Monotonic(time.monotonic()))) == (
+        False,
+        True,
+        False,
+    )
     assert [(xid.code, xid.device.entity.uuid) for tick in ticks for xid in tick.xids] == [(48, "GPU-1")]
     (result,) = results_of(ticks[-1])
     assert events(result.health, 48) == 1

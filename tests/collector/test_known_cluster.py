@@ -15,6 +15,7 @@ from pulsed.config.configuration import load
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata
 from pulsed.kubernetes.workload_resolver import KnownController
+from pulsed.model.clocks import Unix
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.attribution.pod_workloads import KnownPods
 from tests.support.tampering import tampered
@@ -25,7 +26,7 @@ ABOVE = Controller(ObjectKind("apps", "Deployment"), "v1", "web", "uid-4")
 KNOWN = KnownCluster(
     "node-a",
     (ExporterEndpoint("gpu-operator/exporter", "http://10.0.0.1:9400/metrics", "gpu-operator", "exporter-x"),),
-    KnownPods(1.5e9, PODS, [KnownController("ml", SET, ABOVE), KnownController("ml", ABOVE, None)]),
+    KnownPods(Unix(1.5e9), PODS, [KnownController("ml", SET, ABOVE), KnownController("ml", ABOVE, None)]),
 )
 
 

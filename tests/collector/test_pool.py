@@ -14,6 +14,7 @@ from pulsed.collector.pool import CollectorPool, SavedHealth
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.config.configuration import Config, load
 from pulsed.errors import ConfigError
+from pulsed.model.clocks import Unix
 from pulsed.model.target_store import TargetStore
 from pulsed.model.tick import Tick
 from tests.support.exporters import Exporter, exporting, page
@@ -166,7 +167,7 @@ def test_no_change_of_saved_health_stops_pulsed() -> None:
                 saved.load(json.loads(text))
             except ValueError:
                 continue
-            saved.restore("bench", pipeline.health_evaluator, ticks[1].time + 5.0)
+            saved.restore("bench", pipeline.health_evaluator, Unix(ticks[1].time + 5.0))
             for raw in ticks[2:]:
                 pipeline.process(raw)
             json.dumps(saved.dump({"bench": pipeline.health_evaluator}), allow_nan=False)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from pulsed.collector.collector import Pipeline
+from pulsed.collector.collector import Pipeline, PipelineSettings
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu_selection import parse
 from pulsed.model.raw_tick import RawTick
 from pulsed.owners.accounting import OwnerAccounting
@@ -34,10 +35,18 @@ def page(clock: int) -> bytes:
 
 def billed(selected: str) -> dict[tuple[str, str], Any]:
     """By pod and GPU, what the pod is billed after a minute."""
-    pipeline, accounting, parser = Pipeline(GpuTable(), "n", selection=parse(selected)), OwnerAccounting(), PageParser()
+    pipeline, accounting, parser = (
+        Pipeline(GpuTable(), "n", settings=PipelineSettings(parse(selected))),
+        OwnerAccounting(),
+        PageParser(),
+    )
     for clock in range(61):
         parsed = parser.parse(page(clock))
-        accounting.add(pipeline.process(RawTick("t", 1e9 + clock, float(clock), 1.0, parsed.layout, parsed.values), ()))
+        accounting.add(
+            pipeline.process(
+                RawTick("t", Unix(1e9 + clock), Monotonic(float(clock)), 1.0, parsed.layout, parsed.values), ()
+            )
+        )
     documents = [account_document(account, "n") for account in accounting.running]
     return {(each["owner"]["name"], gpu["gpu"]): gpu for each in documents for gpu in each["gpus"]}
 

@@ -10,6 +10,7 @@ import pytest
 from pulsed.collector.collector import BALANCED, Collector, Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import SourceEnded
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.tick import Tick
@@ -30,7 +31,7 @@ class Pages(Source):
             raise SourceEnded("no more pages")
         parsed, clock = self._parser.parse(self._pages[self._number].encode()), 15.0 * self._number
         self._number += 1
-        return RawTick(self.target, 1e9 + clock, clock, 15.0, parsed.layout, parsed.values)
+        return RawTick(self.target, Unix(1e9 + clock), Monotonic(clock), 15.0, parsed.layout, parsed.values)
 
 
 def page(host: str, number: int, owner: str = "") -> str:

@@ -11,6 +11,7 @@ from pulsed.collector.collector import Collector, Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import InternalError, ScrapeFailed, SourceEnded
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import KernelEvent, Layout, RawTick
 from pulsed.model.target_store import Target
 from pulsed.model.tick import Tick
@@ -18,7 +19,7 @@ from pulsed.reader.source import SourceLog
 from tests.support.sources import Scripted
 from tools.bench.ticks import raw_ticks
 
-TICK = RawTick("here", 1.0, 1.0, 1.0, Layout("exporter", ()), ())
+TICK = RawTick("here", Unix(1.0), Monotonic(1.0), 1.0, Layout("exporter", ()), ())
 REFUSED = ScrapeFailed("refused", "start it")
 
 
@@ -36,7 +37,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 
 
 async def test_outcomes_are_stored_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    first, second, bad, last = (replace(tick, time=1.0 + n) for n, tick in enumerate(raw_ticks(1, 4)))
+    first, second, bad, last = (replace(tick, time=Unix(1.0 + n)) for n, tick in enumerate(raw_ticks(1, 4)))
     ticks = [replace(tick, rejected={"bad_line": 2}) for tick in (second, bad, last)]
     source = Scripted([first, REFUSED, REFUSED, *ticks])
     target = Target("demo", "here", 1.0, 3.0, errors={"scrape_failed": 0})

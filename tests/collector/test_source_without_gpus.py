@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.collector.collector import Pipeline
+from pulsed.collector.collector import Pipeline, PipelineSettings
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import NoGpus
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu_selection import parse
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.tick import Tick
@@ -19,7 +20,7 @@ class Exporter:
 
     def __init__(self, gpus: str = "") -> None:
         table = GpuTable()
-        self._pipeline = Pipeline(table, "n", selection=parse(gpus)) if gpus else Pipeline(table, "n")
+        self._pipeline = Pipeline(table, "n", settings=PipelineSettings(parse(gpus))) if gpus else Pipeline(table, "n")
         self._parser, self._clock = PageParser(), 0.0
 
     def poll(self, *gpus: int) -> Tick:
@@ -32,7 +33,15 @@ class Exporter:
         )
         read = self._parser.parse(page.encode())
         return self._pipeline.process(
-            RawTick("exporter", self._clock + 1e9, self._clock, 15.0, read.layout, read.values, read.rejected)
+            RawTick(
+                "exporter",
+                Unix(self._clock + 1e9),
+                Monotonic(self._clock),
+                15.0,
+                read.layout,
+                read.values,
+                read.rejected,
+            )
         )
 
 

@@ -10,6 +10,7 @@ import pytest
 from pulsed.collector.source_factory import open_sources
 from pulsed.collector.this_host import HostEpoch, host_epoch_of, node_of_pods, node_of_source
 from pulsed.config.configuration import load
+from pulsed.model.clocks import Unix
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch
 
 REMOTE, LOCAL = "http://gpu-7:9400/metrics", "http://127.0.0.1:9400/metrics"
@@ -95,9 +96,9 @@ def test_the_boot_id_of_a_host_engine_is_known_on_this_host(kind: str, host: str
 
 def test_a_driver_that_is_loaded_again_is_another_generation(tmp_path: Path) -> None:
     folder = tmp_path / "nvidia"
-    host, source = HostEpoch("a", 5.0, folder), Epoch(engine="1", exporter="2")
+    host, source = HostEpoch("a", Unix(5.0), folder), Epoch(engine="1", exporter="2")
     unloaded = host.completed(source)
-    assert unloaded == Epoch("a", "", "1", "2", 5.0)
+    assert unloaded == Epoch("a", "", "1", "2", Unix(5.0))
     folder.mkdir()
     loaded = host.completed(source)
     assert loaded.driver

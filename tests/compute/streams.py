@@ -8,6 +8,7 @@ from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.target_gpus import TrackedTick, Tracker
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.result import Removal
@@ -52,7 +53,7 @@ def sample(
 ) -> Tick:
     """A tick of the first devices, as many as there are readings; by default the wall clock goes with the other one."""
     when = DAY + clock if time is None else time
-    raw = RawTick("test", when, clock, interval, NO_SERIES, ())
+    raw = RawTick("test", Unix(when), Monotonic(clock), interval, NO_SERIES, ())
     return tick_of(raw, tuple(devices[: len(readings)]), readings)
 
 
@@ -74,7 +75,7 @@ class TrackedTarget:
 
     def forget_after(self, seconds: float) -> None:
         """Forget absent GPUs after these seconds."""
-        self.table.reconfigure(ComputeSettings(health=HealthSettings(forget_after=seconds)))
+        self.table.configure(ComputeSettings(health=HealthSettings(forget_after=seconds)))
 
     def tick(
         self, *devices: Device, after: float = 1.0, interval: float = 1.0, time: float | None = None

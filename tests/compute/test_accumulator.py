@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.accumulator import MAX_WATTS, Accumulator
+from pulsed.compute.accumulator import Accumulator
+from pulsed.compute.plausibility_rules import MAX_WATTS
+from pulsed.compute.settings import ComputeSettings, IdleSettings, RealUtilizationSettings
+from pulsed.model.clocks import Unix
 from pulsed.model.counters import COUNTER_POSITION, COUNTERS, IDLE_KINDS, NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.result import Workload
@@ -20,13 +23,22 @@ HELD_BYTES = 0.25 * GIB
 WORK = {name: Workload(name, "") for name in WORKLOAD_CLASSES}
 
 
-def ledger(bounds: tuple[float, ...] = ()) -> Accumulator:
-    return Accumulator(1000.0, bounds, HELD_BYTES)
+def settings(bounds: tuple[float, ...] = ()) -> ComputeSettings:
+    return ComputeSettings(
+        real_utilization=RealUtilizationSettings(histogram=bounds), idle=IdleSettings(held_memory=int(HELD_BYTES))
+    )
+
+
+PLAIN = settings()
+
+
+def ledger() -> Accumulator:
+    return Accumulator(Unix(1000.0))
 
 
 def begun(reading: Reading = NOTHING, workload_class: str = "idle") -> Accumulator:
     made = ledger()
-    made.start(None, reading, None, WORK[workload_class])
+    made.start(PLAIN, None, reading, None, WORK[workload_class])
     return made
 
 
@@ -70,7 +82,7 @@ def test_energy_is_known_from_the_first_sample_with_power_or_a_counter(
 
 def test_without_power_there_is_no_energy() -> None:
     made = begun()
-    made.add(1.0, None, NOTHING, None, WORK["idle"])
+    made.add(PLAIN, 1.0, None, NOTHING, None, WORK["idle"])
     account = made.snapshot()
     for name, states in (("class_energy_joules", WORKLOAD_CLASSES), ("idle_energy_joules", IDLE_KINDS)):
         assert {account.value(name, state) for state in states} == {None}
@@ -80,7 +92,9 @@ def test_without_power_there_is_no_energy() -> None:
 
 def test_a_sample_counts_for_all_of_the_time_that_it_covers() -> None:
     made = begun(Reading(sm_active_ratio=1.0))
-    made.add(2.0, None, Reading(sm_active_ratio=0.25, pcie_receive_bytes_per_second=3e9), 0.5, WORK["compute_active"])
+    made.add(
+        PLAIN, 2.0, None, Reading(sm_active_ratio=0.25, pcie_receive_bytes_per_second=3e9), 0.5, WORK["compute_active"]
+    )
     account = made.snapshot()
     assert account.value("observed_seconds") == 2.0
     assert by_state(account, "workload_class_seconds") == {"compute_active": 2.0}
@@ -91,10 +105,10 @@ def test_a_sample_counts_for_all_of_the_time_that_it_covers() -> None:
 
 def test_time_without_a_value_is_counted_apart_so_that_averages_stay_exact() -> None:
     made = begun()
-    made.add(3.0, None, NOTHING, None, WORK["unknown"])
-    made.add(1.0, None, NOTHING, 0.5, WORK["unknown"])
-    made.add(2.0, None, NOTHING, None, WORK["unknown"])
-    made.add(1.0, None, NOTHING, 0.7, WORK["unknown"])
+    made.add(PLAIN, 3.0, None, NOTHING, None, WORK["unknown"])
+    made.add(PLAIN, 1.0, None, NOTHING, 0.5, WORK["unknown"])
+    made.add(PLAIN, 2.0, None, NOTHING, None, WORK["unknown"])
+    made.add(PLAIN, 1.0, None, NOTHING, 0.7, WORK["unknown"])
     account = made.snapshot()
     assert account.value("real_utilization_seconds") == pytest.approx(1.2)
     assert account.value("real_utilization_unknown_seconds") == 5.0
@@ -105,7 +119,12 @@ def test_a_value_that_is_no_number_is_unknown() -> None:
     made = begun(Reading(sm_active_ratio=0.5))
     for wrong in (nan, inf, -0.1):
         made.add(
-            1.0, None, Reading(sm_active_ratio=wrong, power_watts=wrong, energy_joules_total=wrong), 0.5, WORK["idle"]
+            PLAIN,
+            1.0,
+            None,
+            Reading(sm_active_ratio=wrong, power_watts=wrong, energy_joules_total=wrong),
+            0.5,
+            WORK["idle"],
         )
     account = made.snapshot()
     assert account.value("sm_active_seconds") == 0.0
@@ -136,7 +155,7 @@ def test_energy_is_what_the_counter_gained_else_power_times_time(
 ) -> None:
     made = begun(readings[0])
     for reading in readings[1:]:
-        made.add(1.0, None, reading, None, WORK["idle"])
+        made.add(PLAIN, 1.0, None, reading, None, WORK["idle"])
     account = made.snapshot()
     assert total(account, "class_energy_joules") == joules
     assert account.value("energy_unknown_seconds") == unknown
@@ -145,7 +164,7 @@ def test_energy_is_what_the_counter_gained_else_power_times_time(
 def test_a_page_that_repeats_the_energy_is_no_jump_afterwards() -> None:
     made = begun(energy(0.0, 1.0))
     for counter in (0.0, 0.0, 0.0, 4 * MAX_WATTS, 4 * MAX_WATTS, 6.5 * MAX_WATTS):
-        made.add(1.0, None, energy(counter, 1.0), None, WORK["idle"])
+        made.add(PLAIN, 1.0, None, energy(counter, 1.0), None, WORK["idle"])
     # The last one is more than two seconds can bring: power times these two seconds instead.
     assert total(made.snapshot(), "class_energy_joules") == 4 * MAX_WATTS + 2.0
 
@@ -157,11 +176,11 @@ def test_energy_that_stands_still_is_power_after_two_refresh_periods(
 ) -> None:
     made = begun(energy(value, 300.0))
     for _ in range(seconds):
-        made.add(1.0, None, energy(value, 300.0), None, WORK["idle"], refresh)
+        made.add(PLAIN, 1.0, None, energy(value, 300.0), None, WORK["idle"], refresh)
     assert total(made.snapshot(), "class_energy_joules") == 0.0  # a repeated page, so far
-    made.add(1.0, None, energy(value, 300.0), None, WORK["idle"], refresh)
+    made.add(PLAIN, 1.0, None, energy(value, 300.0), None, WORK["idle"], refresh)
     assert total(made.snapshot(), "class_energy_joules") == 300.0 * (seconds + 1)
-    made.add(1.0, None, energy(value, None), None, WORK["idle"], refresh)
+    made.add(PLAIN, 1.0, None, energy(value, None), None, WORK["idle"], refresh)
     assert made.snapshot().value("energy_unknown_seconds") == 1.0
     assert total(made.snapshot(), "idle_energy_joules", IDLE_KINDS) == 300.0 * (seconds + 1)
 
@@ -169,24 +188,24 @@ def test_energy_that_stands_still_is_power_after_two_refresh_periods(
 def test_energy_that_moves_again_is_not_counted_twice() -> None:
     made = begun(energy(0.0, 300.0))
     for _ in range(100):
-        made.add(1.0, None, energy(0.0, 300.0), None, WORK["idle"], 1.0)
-    made.add(1.0, None, energy(101 * 300.0, 310.0), None, WORK["compute_heavy"], 1.0)
+        made.add(PLAIN, 1.0, None, energy(0.0, 300.0), None, WORK["idle"], 1.0)
+    made.add(PLAIN, 1.0, None, energy(101 * 300.0, 310.0), None, WORK["compute_heavy"], 1.0)
     assert by_state(made.snapshot(), "class_energy_joules") == {"idle": 30000.0, "compute_heavy": 310.0}
-    made.add(1.0, None, energy(102 * 300.0, 310.0), None, WORK["compute_heavy"], 1.0)
+    made.add(PLAIN, 1.0, None, energy(102 * 300.0, 310.0), None, WORK["compute_heavy"], 1.0)
     assert by_state(made.snapshot(), "class_energy_joules") == {"idle": 30000.0, "compute_heavy": 610.0}
 
 
 def test_energy_that_stands_still_before_a_gap_is_power() -> None:
     made = begun(energy(0.0, 300.0))
-    made.add(1.0, None, energy(0.0, 300.0), None, WORK["idle"], 1.0)
-    made.start(None, energy(9e5, 300.0), None, WORK["idle"])
+    made.add(PLAIN, 1.0, None, energy(0.0, 300.0), None, WORK["idle"], 1.0)
+    made.start(PLAIN, None, energy(9e5, 300.0), None, WORK["idle"])
     assert total(made.snapshot(), "class_energy_joules") == 300.0
 
 
 def test_after_a_gap_the_counter_is_looked_at_anew() -> None:
     made = begun(energy(100.0, 50.0))
-    made.start(None, energy(900.0, 50.0), None, WORK["idle"])
-    made.add(1.0, None, energy(960.0, 50.0), None, WORK["idle"])
+    made.start(PLAIN, None, energy(900.0, 50.0), None, WORK["idle"])
+    made.add(PLAIN, 1.0, None, energy(960.0, 50.0), None, WORK["idle"])
     assert total(made.snapshot(), "class_energy_joules") == 60.0
 
 
@@ -212,8 +231,8 @@ UNOWNED: Owners = ()
 )
 def test_idle_time_is_free_held_or_unknown(owners: Owners | None, used: float | None, kind: str) -> None:
     made = begun()
-    made.add(2.0, owners, Reading(memory_used_bytes=used, power_watts=75.0), 0.0, WORK["idle"])
-    made.add(2.0, owners, Reading(memory_used_bytes=used, power_watts=700.0), 0.9, WORK["compute_heavy"])
+    made.add(PLAIN, 2.0, owners, Reading(memory_used_bytes=used, power_watts=75.0), 0.0, WORK["idle"])
+    made.add(PLAIN, 2.0, owners, Reading(memory_used_bytes=used, power_watts=700.0), 0.9, WORK["compute_heavy"])
     account = made.snapshot()
     assert by_state(account, "idle_seconds") == {kind: 2.0}
     assert by_state(account, "idle_energy_joules") == {kind: 150.0}
@@ -221,28 +240,27 @@ def test_idle_time_is_free_held_or_unknown(owners: Owners | None, used: float | 
 
 
 def test_the_distribution_counts_samples_that_cover_something() -> None:
-    made = ledger((0.25, 0.5))
-    made.start(None, NOTHING, 0.9, WORK["idle"])
+    made, quarters = ledger(), settings((0.25, 0.5))
+    made.start(quarters, None, NOTHING, 0.9, WORK["idle"])
     for ratio in (0.0, 0.25, 0.26, 0.5, 1.0, None):
-        made.add(0.1, None, NOTHING, ratio, WORK["idle"])
+        made.add(quarters, 0.1, None, NOTHING, ratio, WORK["idle"])
     distribution = made.snapshot().distribution
     assert distribution is not None
     assert distribution.bounds == (0.25, 0.5)
     assert distribution.counts == (2, 2, 1)
     assert distribution.sum == 2.01
     assert ledger().snapshot().distribution is None
-    assert ledger((0.25, 0.5)).snapshot().distribution is None
 
 
 def test_other_buckets_begin_a_new_distribution() -> None:
-    made = ledger((0.5,))
-    made.start(None, NOTHING, 0.4, WORK["idle"])
-    made.add(1.0, None, NOTHING, 0.4, WORK["idle"])
-    made.reconfigure((0.5,), HELD_BYTES)
-    assert made.snapshot().distribution == ((0.5,), (1, 0), 0.4)
-    made.reconfigure((0.1, 0.2), HELD_BYTES)
+    made, halves, tenths = ledger(), settings((0.5,)), settings((0.1, 0.2))
+    made.start(halves, None, NOTHING, 0.4, WORK["idle"])
+    made.add(halves, 1.0, None, NOTHING, 0.4, WORK["idle"])
+    made.add(settings((0.5,)), 1.0, None, NOTHING, 0.4, WORK["idle"])
+    assert made.snapshot().distribution == ((0.5,), (2, 0), 0.8)
+    made.add(tenths, 0.0, None, NOTHING, 0.4, WORK["idle"])
     assert made.snapshot().distribution == ((0.1, 0.2), (0, 0, 0), 0.0)
-    made.add(1.0, None, NOTHING, 0.15, WORK["idle"])
+    made.add(tenths, 1.0, None, NOTHING, 0.15, WORK["idle"])
     assert made.snapshot().distribution == ((0.1, 0.2), (0, 1, 0), 0.15)
 
 
@@ -250,7 +268,7 @@ def test_an_account_never_changes() -> None:
     made = begun(Reading(sm_active_ratio=0.5, power_watts=9.0))
     account = made.snapshot()
     kept = CounterSnapshot(*account)
-    made.add(1.0, None, Reading(sm_active_ratio=0.5, power_watts=9.0), 0.5, WORK["idle"])
+    made.add(PLAIN, 1.0, None, Reading(sm_active_ratio=0.5, power_watts=9.0), 0.5, WORK["idle"])
     assert account == kept
     assert made.snapshot() != kept
 
@@ -267,7 +285,7 @@ def test_parts_sum_up_and_nothing_ever_falls(stream: list[tuple[float, Reading, 
     made = begun()
     before = made.snapshot()
     for seconds, reading, workload_class in stream:
-        made.add(seconds, None, reading, reading.power_watts, WORK[workload_class])
+        made.add(PLAIN, seconds, None, reading, reading.power_watts, WORK[workload_class])
         account = made.snapshot()
         for old, new in zip(before.values, account.values, strict=True):
             assert new is not None or old is None
@@ -291,13 +309,13 @@ def test_a_million_samples_are_exact() -> None:
     ]
     steps = [0.1 + rng.random() / 100 for _ in range(1000)]
     made = ledger()
-    made.start(None, *levels[0], WORK["idle"])
+    made.start(PLAIN, None, *levels[0], WORK["idle"])
     clock, seconds = 1e7, []
     for number in range(1_000_000):
         before, clock = clock, clock + steps[number % 1000]
         seconds.append(clock - before)
         reading, ratio = levels[number % 1000]
-        made.add(seconds[-1], None, reading, ratio, WORK[WORKLOAD_CLASSES[number % 13]])
+        made.add(PLAIN, seconds[-1], None, reading, ratio, WORK[WORKLOAD_CLASSES[number % 13]])
     account = made.snapshot()
     watts = [reading.power_watts or 0.0 for reading, _ in levels]
     exact = {
@@ -336,7 +354,7 @@ def test_a_gain_of_the_counter_counts_up_to_what_a_gpu_can_draw_else_power(
 ) -> None:
     assert MAX_WATTS == 10_000.0
     made = begun(Reading(energy_joules_total=1e6, power_watts=watts))
-    made.add(seconds, None, Reading(energy_joules_total=1e6 + gain, power_watts=watts), None, WORK["idle"])
+    made.add(PLAIN, seconds, None, Reading(energy_joules_total=1e6 + gain, power_watts=watts), None, WORK["idle"])
     account = made.snapshot()
     assert account.value("class_energy_joules", "idle") == pytest.approx(joules)
     is_unknown = gain < 0.0 and watts > MAX_WATTS
@@ -345,7 +363,7 @@ def test_a_gain_of_the_counter_counts_up_to_what_a_gpu_can_draw_else_power(
 
 def test_a_rate_of_0_is_known() -> None:
     made = begun()
-    made.add(2.0, None, Reading(sm_active_ratio=0.0), 0.0, WORK["idle"])
+    made.add(PLAIN, 2.0, None, Reading(sm_active_ratio=0.0), 0.0, WORK["idle"])
     account = made.snapshot()
     assert (account.value("sm_active_seconds"), account.value("sm_active_unknown_seconds")) == (0.0, 0.0)
     assert account.value("real_utilization_seconds") == 0.0

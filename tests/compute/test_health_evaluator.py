@@ -13,6 +13,7 @@ from pulsed.compute.health.summary import unobserved
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.target_gpus import Tracker
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import Health
 from pulsed.model.raw_tick import Epoch, KernelEvent
@@ -25,7 +26,7 @@ ALIVE = {"temperature_celsius": 40.0, "power_watts": 100.0, "xid_last_code": 0.0
 
 
 def bus_loss(sim: Sim, device: Device = OTHER) -> KernelEvent:
-    return KernelEvent("bus_loss", 79, sim.time, device.pci_bus_id, text="fallen off the bus")
+    return KernelEvent("bus_loss", 79, Unix(sim.time), device.pci_bus_id, text="fallen off the bus")
 
 
 def test_a_gpu_that_vanishes_and_that_the_driver_reports_as_lost_is_lost_after_two_polls() -> None:
@@ -255,7 +256,7 @@ def test_a_restart_of_the_node_clears_what_asked_for_it() -> None:
 )
 def test_another_document_than_a_dump_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"saved state: (version|target|gpus)"):
-        HealthEvaluator(GpuTable(), Tracker(GpuTable())).restore(document, 0.0)
+        HealthEvaluator(GpuTable(), Tracker(GpuTable())).restore(document, Unix(0.0))
 
 
 def test_a_dump_is_small() -> None:
@@ -277,7 +278,7 @@ def test_new_settings_keep_latches() -> None:
     sim = Sim()
     sim.health(**ALIVE)
     sim.health(**{**ALIVE, "xid_last_code": 48.0})
-    sim.table.reconfigure(ComputeSettings(health=HealthSettings(disabled=frozenset({"temp_gpu"}))))
+    sim.table.configure(ComputeSettings(health=HealthSettings(disabled=frozenset({"temp_gpu"}))))
     health = sim.health(**{**ALIVE, "xid_last_code": 48.0})
     assert health.check("xid_critical").state == "crit"
     with pytest.raises(KeyError):
@@ -286,7 +287,7 @@ def test_new_settings_keep_latches() -> None:
 
 def test_of_a_gpu_that_is_not_observed_nothing_is_known() -> None:
     warm = Sim().health(**ALIVE, persistence_mode=0.0)
-    health = unobserved(warm, 5.0, 12.0, "connection refused")
+    health = unobserved(warm, Unix(5.0), 12.0, "connection refused")
     assert (warm.state, health.state, health.coverage) == ("info", "unknown", 0.0)
     assert {check.state for check in health.checks} == {"unknown"}
     assert health.check("config_drift").message == ""
@@ -296,7 +297,7 @@ def test_of_a_gpu_that_is_not_observed_nothing_is_known() -> None:
 @pytest.mark.parametrize(("hours", "state"), [(1, "crit"), (25, "unknown")])
 def test_a_defect_of_a_gpu_that_is_not_observed_is_kept_for_a_day(hours: int, state: str) -> None:
     broken = Sim().health(**ALIVE, row_remap_failure=1.0)
-    assert unobserved(broken, 5.0, 3600.0 * hours, "connection refused").state == state
+    assert unobserved(broken, Unix(5.0), 3600.0 * hours, "connection refused").state == state
 
 
 def test_changes_tell_what_and_what_to_do() -> None:
@@ -343,9 +344,9 @@ def test_a_gpu_takes_the_kernels_messages_of_its_own_address() -> None:
         return {int(code) for code, count in health.xid_events if count}
 
     assert events_after(1.0) == set()
-    other, switch = "00000000:5E:00.0", KernelEvent("sxid", 94, DAY + 2.0, "00000000:3B:00.0")
-    assert events_after(2.0, KernelEvent("xid", 48, DAY + 2.0, other), switch) == set()
-    assert events_after(3.0, KernelEvent("xid", 48, DAY + 3.0, device.pci_bus_id)) == {48}
+    other, switch = "00000000:5E:00.0", KernelEvent("sxid", 94, Unix(DAY + 2.0), "00000000:3B:00.0")
+    assert events_after(2.0, KernelEvent("xid", 48, Unix(DAY + 2.0), other), switch) == set()
+    assert events_after(3.0, KernelEvent("xid", 48, Unix(DAY + 3.0), device.pci_bus_id)) == {48}
 
 
 @pytest.mark.parametrize(("events", "value"), [(None, None), ((), 1.0)])
@@ -399,7 +400,7 @@ def test_messages_of_the_kernel_are_events_with_their_own_time() -> None:
         return [(each.code, round(each.time - DAY, 3), each.count, each.total) for each in tick.xids]
 
     assert xids(10.0) == []
-    messages = [KernelEvent("xid", 31, DAY + second, gpu.pci_bus_id) for second in (10.25, 10.5)]
+    messages = [KernelEvent("xid", 31, Unix(DAY + second), gpu.pci_bus_id) for second in (10.25, 10.5)]
     assert xids(11.0, *messages) == [(31, 10.5, 2, 2)]
     assert xids(12.0) == []
 

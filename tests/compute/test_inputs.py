@@ -8,6 +8,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.plausibility_rules import ACTIVITY, RATES
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.result import Result
 from pulsed.model.tick import Tick
@@ -78,7 +79,9 @@ class Node:
             if name in values
         )
         read = self.parser.parse(text.encode())
-        raw = RawTick("test", START + moment, moment, self.interval, read.layout, read.values, read.rejected)
+        raw = RawTick(
+            "test", Unix(START + moment), Monotonic(moment), self.interval, read.layout, read.values, read.rejected
+        )
         self.last = self.pipeline.process(raw)
         return self.last.gpus[0].result
 
@@ -119,7 +122,7 @@ def test_a_reload_keeps_a_proven_stuck_profiler() -> None:
         node.poll(node.page(stuck, 620.0))
     assert node.last is not None
     assert anomalies_of(node.last) == {0: ("profiling_stuck_at_zero",)}
-    node.pipeline.computer.table.reconfigure(ComputeSettings(workload=WorkloadSettings(hold=3.0)))
+    node.pipeline.computer.table.configure(ComputeSettings(workload=WorkloadSettings(hold=3.0)))
     for _ in range(5):
         assert node.poll(node.page(stuck, 620.0)).workload.raw_class == "unknown"
         assert anomalies_of(node.last) == {0: ("profiling_stuck_at_zero",)}

@@ -14,6 +14,7 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.presence import KEPT
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.compute.target_gpus import Tracker
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.counters import IDLE_KINDS
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Ownership, pod
@@ -110,7 +111,7 @@ def test_cycle_counters_cover_lost_samples_unless_missing_inputs_count_as_0(
     assert counted(last, "sm_active_seconds") == pytest.approx(sm_seconds)
     assert counted(last, "dram_active_seconds") == pytest.approx(2 * 0.9)
     assert counted(last, "dram_active_unknown_seconds") == observed_seconds - 2.0
-    repeated = run([*ticks[:2], replace(ticks[1], raw=replace(ticks[1].raw, clock=1.5)), ticks[2]])[-1]
+    repeated = run([*ticks[:2], replace(ticks[1], raw=replace(ticks[1].raw, clock=Monotonic(1.5))), ticks[2]])[-1]
     assert counted(repeated, "sm_active_seconds") == pytest.approx(0.75 + 0.25 * 9.5)
 
 
@@ -183,8 +184,8 @@ def test_a_change_of_class_is_reported_once_with_the_time_of_its_first_sample() 
     held = [tick.gpus[0].result.shown_class for tick in found]
     assert [each.workload_class for each in held] == ["idle"] * 2 + ["tensor_heavy_compute"] * 5 + ["memory_bound"] * 2
     assert [tick.changes for tick in found if tick.changes] == [
-        (ClassChange(GPU, "idle", "tensor_heavy_compute", DAY + 1, "compute"),),
-        (ClassChange(GPU, "tensor_heavy_compute", "memory_bound", DAY + 6, "memory"),),
+        (ClassChange(GPU, "idle", "tensor_heavy_compute", Unix(DAY + 1), "compute"),),
+        (ClassChange(GPU, "tensor_heavy_compute", "memory_bound", Unix(DAY + 6), "memory"),),
     ]
     assert held[-1].changes == 2
     assert [tick.gpus[0].result.workload.raw_class for tick in found] == [NAMES[reading] for reading in readings]
@@ -192,12 +193,12 @@ def test_a_change_of_class_is_reported_once_with_the_time_of_its_first_sample() 
 
 def test_changes_say_which_device() -> None:
     found = run([sample(0.0, IDLE, IDLE, interval=15.0), sample(15.0, IDLE, BUSY, interval=15.0)])
-    assert found[-1].changes == (ClassChange(OTHER, "idle", "tensor_heavy_compute", DAY + 15, "compute"),)
+    assert found[-1].changes == (ClassChange(OTHER, "idle", "tensor_heavy_compute", Unix(DAY + 15), "compute"),)
 
 
 def test_after_a_gap_longer_than_the_hold_the_class_is_that_of_the_sample() -> None:
     found = run([sample(0.0, IDLE), sample(1.0, IDLE), sample(60.0, BUSY), sample(120.0, BUSY)])
-    assert found[2].changes == (ClassChange(GPU, "idle", "tensor_heavy_compute", DAY + 60, "compute"),)
+    assert found[2].changes == (ClassChange(GPU, "idle", "tensor_heavy_compute", Unix(DAY + 60), "compute"),)
     assert found[3].changes == ()
     assert found[3].gpus[0].result.shown_class.since == DAY + 120  # what was in between nobody knows
 
@@ -335,7 +336,7 @@ def test_a_sample_that_the_source_repeats_has_the_results_of_new_settings() -> N
     first, second = (computer.compute(sample(clock, BUSY)).gpus[0].result for clock in (0.0, 1.0))
     assert second.real_utilization == first.real_utilization
     weights = replace(ComputeSettings().real_utilization, preset="mem")
-    computer.table.reconfigure(ComputeSettings(real_utilization=weights))
+    computer.table.configure(ComputeSettings(real_utilization=weights))
     third = computer.compute(sample(2.0, BUSY)).gpus[0].result
     assert third.real_utilization == result_of(BUSY, ComputeSettings(real_utilization=weights)).real_utilization
     assert third.real_utilization != second.real_utilization

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.activity import Missing
-from pulsed.compute.plausibility_filter import PlausibilityFilter
+from pulsed.compute.plausibility_filter import PlausibilityFilter, PlausibilityLimits
 from pulsed.compute.plausibility_rules import ACTIVITY, MEASURED, RATES, REASONS, RULES, PlausibilitySettings
 from pulsed.compute.sample import Freshness
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.clocks import GpuSeconds
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.reader.demo.source import DemoSource
@@ -69,13 +70,14 @@ class Gpu:
     """The filter of one GPU, with the freshness of its inputs."""
 
     def __init__(self, settings: PlausibilitySettings) -> None:
-        self.settings, self.filter, self.inputs = settings, PlausibilityFilter(settings), Freshness()
+        self.settings, self.filter, self.inputs = settings, PlausibilityFilter(), Freshness()
+        self.limits = PlausibilityLimits(settings)
         self.now = 0.0
 
     def apply(self, reading: Reading, seconds: float) -> tuple[Reading, tuple[str, ...]]:
         self.now += max(seconds, 0.0)
-        self.inputs.update(reading, self.now, 1.0, self.settings)
-        return self.filter.apply(reading, seconds, self.inputs.state)
+        self.inputs.update(reading, GpuSeconds(self.now), 1.0, self.settings)
+        return self.filter.apply(self.limits, reading, seconds, self.inputs.state)
 
 
 def noisy(reading: Reading, number: int, watts: float | None = None) -> Reading:

@@ -11,6 +11,7 @@ from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.presence import KEPT, ExpectedGpu, PageHosts
 from pulsed.compute.target_gpus import Tracker
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.result import Removal
 from pulsed.model.tick import Tick
@@ -119,23 +120,23 @@ def test_pages_of_other_hosts_in_turns_are_a_balanced_address() -> None:
     hosts = PageHosts()
     seen = []
     for clock, names in enumerate(["a", "a", "b", "a", "b", "b"]):
-        hosts.update([names], float(clock))
+        hosts.update([names], Monotonic(float(clock)))
         seen.append((hosts.alternating, hosts.are_others("a")))
     turns = ("a", "b")
     assert seen == [((), False)] * 2 + [((), True), (turns, False), (turns, True), (turns, True)]
-    hosts.update(["b"], 1000.0)
+    hosts.update(["b"], Monotonic(1000.0))
     assert hosts.alternating == ()
 
 
 def test_a_page_that_names_fewer_hosts_than_before_is_not_of_other_hosts() -> None:
     hosts = PageHosts()
-    hosts.update(["a", "b"], 1.0)
-    hosts.update(["b"], 2.0)
-    hosts.update(["a", "b"], 3.0)
+    hosts.update(["a", "b"], Monotonic(1.0))
+    hosts.update(["b"], Monotonic(2.0))
+    hosts.update(["a", "b"], Monotonic(3.0))
     assert (hosts.alternating, hosts.are_others("a")) == ((), False)
-    hosts.update(["b"], 4.0)
+    hosts.update(["b"], Monotonic(4.0))
     assert not hosts.are_others("a")
-    hosts.update([], 5.0)
+    hosts.update([], Monotonic(5.0))
     assert not hosts.are_others("a")
 
 
@@ -159,7 +160,7 @@ def test_a_gpu_of_another_host_than_the_page_keeps_its_health_for_minutes() -> N
 def test_a_board_of_an_earlier_run_in_the_same_slot_is_missing() -> None:
     target = TrackedTarget()
     one, other = (Device(Entity("gpu", "0", uuid), pci_bus_id=ADDRESS) for uuid in ("GPU-0", "GPU-1"))
-    target.tracker.presence.expect("test", [ExpectedGpu(one, DAY), ExpectedGpu(other, DAY)])
+    target.tracker.presence.expect("test", [ExpectedGpu(one, Unix(DAY)), ExpectedGpu(other, Unix(DAY))])
     tick = target.tick(other, time=DAY)
     assert target.removed == ()
     assert [track.device for track in tick.missing] == [one]
@@ -188,7 +189,7 @@ def test_the_place_of_a_forgotten_gpu_is_free() -> None:
 
 def test_gpus_of_an_earlier_run_are_missing_until_they_are_seen() -> None:
     target = TrackedTarget()
-    target.tracker.presence.expect("test", [ExpectedGpu(GPU, DAY), ExpectedGpu(OTHER, DAY)])
+    target.tracker.presence.expect("test", [ExpectedGpu(GPU, Unix(DAY)), ExpectedGpu(OTHER, Unix(DAY))])
     assert target.tick(time=DAY).missing == (), "a tick without GPUs proves nothing"
     roster = target.tick(GPU, time=DAY)
     assert [track.device for track in roster.missing] == [OTHER]
@@ -200,7 +201,7 @@ def test_gpus_of_an_earlier_run_are_missing_until_they_are_seen() -> None:
 
 def test_a_gpu_of_an_earlier_run_whose_uuid_is_known_now() -> None:
     target = TrackedTarget()
-    target.tracker.presence.expect("test", [ExpectedGpu(WITHOUT_UUID, DAY)])
+    target.tracker.presence.expect("test", [ExpectedGpu(WITHOUT_UUID, Unix(DAY))])
     roster = target.tick(GPU, time=DAY)
     assert roster.missing == ()
     assert len(roster.states[0].other_keys) == 1
@@ -210,7 +211,7 @@ def test_a_gpu_of_an_earlier_run_whose_uuid_is_known_now() -> None:
 def test_gpus_of_another_target_or_time_are_not_expected(name: str, age: float) -> None:
     target = TrackedTarget()
     target.forget_after(DAY)
-    target.tracker.presence.expect(name, [ExpectedGpu(OTHER, DAY - age)])
+    target.tracker.presence.expect(name, [ExpectedGpu(OTHER, Unix(DAY - age))])
     assert target.tick(GPU, time=DAY).missing == ()
 
 
@@ -275,13 +276,13 @@ def test_a_change_counts_from_the_next_tick_on_though_the_devices_stay(
 
 def test_a_part_of_another_board_ends_none() -> None:
     target = TrackedTarget()
-    target.tracker.presence.expect("test", [ExpectedGpu(GPU, DAY)])
+    target.tracker.presence.expect("test", [ExpectedGpu(GPU, Unix(DAY))])
     first = sample(1.0, NOTHING, devices=(Device(Entity("mig", "7", "GPU-9", "1")),), time=DAY)
     tick = target.tracker.track(first)
     assert ([track.device for track in tick.missing], first.removed) == ([GPU], ())
 
 
 def test_a_removal_in_words() -> None:
-    assert Removal(GPU, 0.0, "expired", DAY).message == (
+    assert Removal(GPU, Unix(0.0), "expired", Unix(DAY)).message == (
         "The GPU is no longer expected: it was absent for health.forget_after"
     )

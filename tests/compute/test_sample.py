@@ -19,6 +19,7 @@ from pulsed.compute.sample import (
     fractional,
     has_passed,
 )
+from pulsed.model.clocks import GpuSeconds, Monotonic
 from pulsed.model.vocabulary import NOTHING, Reading, Value
 from tests.compute.streams import sample
 
@@ -36,7 +37,7 @@ def begun(at: float = 1000.0, time: float = 5000.0) -> SampleClock:
 def test_before_the_first_tick_there_is_no_time() -> None:
     clock = SampleClock()
     assert (clock.now, clock.time, clock.moment.tick) == (0.0, 0.0, 0)
-    assert clock.moment == NEVER == Moment(0, 0, 0.0)
+    assert clock.moment == NEVER == Moment(0, 0, Monotonic(0.0))
     assert SampleDecision("first", 0.0) == FIRST
     assert SampleDecision("repeat", 0.0) == REPEAT
 
@@ -130,12 +131,12 @@ def test_a_short_gap_does_not_separate_two_samples(decision: SampleDecision, sec
     ("now", "expected"), [(69.999998, False), (69.9999991, True), (70.0, True), (70.5, True), (-70.0, False)]
 )
 def test_time_has_passed_within_a_microsecond(now: float, expected: bool) -> None:
-    assert has_passed(60.0, 10.0, now) is expected
+    assert has_passed(60.0, GpuSeconds(10.0), GpuSeconds(now)) is expected
 
 
 def test_time_has_passed_at_the_tolerance_itself() -> None:
-    assert has_passed(1e-6, 5.0, 5.0)
-    assert not has_passed(1e-6, 5.0, 5.0 - 1e-9)
+    assert has_passed(1e-6, GpuSeconds(5.0), GpuSeconds(5.0))
+    assert not has_passed(1e-6, GpuSeconds(5.0), GpuSeconds(5.0 - 1e-9))
 
 
 SETTINGS = PlausibilitySettings(frozen_samples=4, frozen_seconds=20.0)
@@ -152,7 +153,7 @@ def followed(*samples: Sample, interval: float = 1.0, settings: PlausibilitySett
     for number in range(len(samples)):
         freshness = Freshness()
         for now, reading in samples[: number + 1]:
-            freshness.update(reading, now, interval, settings)
+            freshness.update(reading, GpuSeconds(now), interval, settings)
         found.append(freshness)
     return found
 

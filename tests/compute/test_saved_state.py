@@ -12,6 +12,7 @@ from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.saved_state import VERSION
+from pulsed.model.clocks import Unix
 from pulsed.model.raw_tick import Epoch
 from pulsed.model.tick import Extras
 from tests.compute.health.sim import GPU, Sim
@@ -83,7 +84,7 @@ def test_a_time_in_the_future_holds_a_state_no_longer_than_its_rule() -> None:
     (gpu,) = gpus.values()
     gpu["held"] = {name: [severity, until + 1e6] for name, (severity, until) in gpu["held"].items()}
     sim.restart()
-    sim.health_evaluator.restore(document, sim.time)
+    sim.health_evaluator.restore(document, Unix(sim.time))
     sim.interval = 60.0
     states = [sim.check("nvlink_errors", nvlink_effective_bit_error_ratio=0.0).state for _ in range(12)]
     assert states == ["warn"] * 10 + ["ok"] * 2
@@ -128,7 +129,7 @@ def test_a_history_of_any_numbers_does_no_harm(moments: list[float]) -> None:
     assert gpu["history"] == {"ecc_uncorrectable": [0.0]}
     gpu["history"] = {"ecc_uncorrectable": moments}
     sim.restart()
-    sim.health_evaluator.restore(document, sim.time)
+    sim.health_evaluator.restore(document, Unix(sim.time))
     check = sim.check("ecc_uncorrectable", ecc_dbe_volatile_total=1.0)
     assert ("raised 8 times" in check.message) is (len(moments) > 2)
     assert len(saved(sim)["history"]["ecc_uncorrectable"]) == (8 if len(moments) > 2 else 1)
@@ -136,7 +137,7 @@ def test_a_history_of_any_numbers_does_no_harm(moments: list[float]) -> None:
 
 def test_epochs_and_totals_are_saved() -> None:
     sim = Sim()
-    sim.epoch = Epoch("a", "b", "c", "d", 5.0)
+    sim.epoch = Epoch("a", "b", "c", "d", Unix(5.0))
     sim.health(Extras(xid_totals=((13, 2.0),)), temperature_celsius=40.0)
     state = saved(sim)
     assert [state[name] for name in ("boot_id", "driver", "engine", "exporter")] == ["a", "b", "c", "d"]
@@ -155,4 +156,4 @@ def test_numbers_above_those_of_counters_are_refused(number: float, is_refused: 
     (gpu,) = gpus.values()
     gpu["seconds"] = {"ok": number}
     with pytest.raises(ValueError, match="larger than 1e\\+21") if is_refused else nullcontext():
-        sim.health_evaluator.restore(document, sim.time)
+        sim.health_evaluator.restore(document, Unix(sim.time))

@@ -9,6 +9,7 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import Health
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
@@ -49,7 +50,9 @@ class Exporter:
             if (value := values.get(name)) is not None
         ]
         read = self.parser.parse("".join(lines).encode())
-        raw = RawTick("test", START + self.now, self.now, self.interval, read.layout, read.values, read.rejected)
+        raw = RawTick(
+            "test", Unix(START + self.now), Monotonic(self.now), self.interval, read.layout, read.values, read.rejected
+        )
         return [result.health for result in results_of(self.pipeline.process(raw))]
 
     def measure(self, *gpus: Series, model: str = "NVIDIA H100 80GB HBM3") -> list[Health]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from pulsed.model.clocks import Unix
 from pulsed.model.owner import Owner, pod
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.tick import Extras
@@ -62,7 +63,7 @@ def play(sim: Sim, step: Step) -> None:
     for number in range(step.times):
         after = step.after if number == 0 else None
         time = sim.time + (sim.interval if after is None else after)
-        events = tuple(KernelEvent("xid", code, time - 1.0, sim.devices[0].pci_bus_id) for code in step.logged)
+        events = tuple(KernelEvent("xid", code, Unix(time - 1.0), sim.devices[0].pci_bus_id) for code in step.logged)
         sim.kernel_events = events if step.logged and number == 0 else None
         sim.health(extras, after=after, **{**VITAL, **step.values})
 
@@ -192,8 +193,8 @@ def test_an_xid_between_the_boot_and_the_first_sample_is_of_the_new_boot(
     sim = played(Step(energy, epoch=Epoch("a")), Step(energy))
     sim.time, sim.clock = sim.time + 600.0, sim.clock + 600.0
     now = sim.time + sim.interval
-    sim.epoch = Epoch("b", booted=now - booted if booted else 0.0)
-    sim.kernel_events = (KernelEvent("xid", 79, now - logged, sim.devices[0].pci_bus_id),)
+    sim.epoch = Epoch("b", booted=Unix(now - booted if booted else 0.0))
+    sim.kernel_events = (KernelEvent("xid", 79, Unix(now - logged), sim.devices[0].pci_bus_id),)
     for joules in range(10):  # its counters begin again, which is no other reset
         found = sim.check("xid_critical", **VITAL, energy_joules_total=float(joules), ecc_sbe_volatile_total=0.0)
         sim.kernel_events = ()

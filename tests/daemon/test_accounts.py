@@ -20,6 +20,7 @@ from pulsed.daemon.accounts import AccountsFeature, EndedFiles
 from pulsed.daemon.changes import EventsFeature
 from pulsed.daemon.feature import Feature, Section
 from pulsed.daemon.state_folder import StateFolder
+from pulsed.model.clocks import Monotonic
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting import OwnerAccounting
@@ -60,7 +61,7 @@ class Run:
         """Whether each file can be written, by its name."""
         return {
             sample.labels["file"]: sample.value
-            for family in self.features.metrics(0.0)
+            for family in self.features.metrics(Monotonic(0.0))
             for sample in family.samples
             if sample.name == "pulsed_state_up"
         }
@@ -368,7 +369,7 @@ def test_what_waits_is_limited_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(day_files, "WAITING_BYTES", 1000)
-    files = EndedFiles(tmp_path / "state", AccountsSettings())
+    files = EndedFiles(tmp_path / "state", AccountsSettings)
     (tmp_path / "state").write_text("a file where the folder should be")
     for number in range(30):
         files.add(b"%0100d" % number)
@@ -404,7 +405,7 @@ def test_what_is_no_file_of_a_day_stops_nothing(tmp_path: Path, caplog: pytest.L
 
 def test_a_day_larger_than_memory_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "READ_BYTES", 1000)
-    files = EndedFiles(tmp_path, AccountsSettings())
+    files = EndedFiles(tmp_path, AccountsSettings)
     for day in (1, 2):
         (tmp_path / f"jobs-2026-01-{day:02}.ndjson").write_bytes(b"".join(b"%099d\n" % at for at in range(100)))
     assert [int(line) for line in files.last_lines(5)] == list(range(95, 100))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 from pulsed.daemon.day_files import DayFiles
@@ -13,7 +14,7 @@ def size_of(folder: Path) -> int:
 
 
 def test_a_day_never_takes_more_than_the_limit_and_the_newest_lines_stay(tmp_path: Path) -> None:
-    files = DayFiles(tmp_path, "jobs", "lines", 30 * DAY, max_bytes=8000)
+    files = DayFiles(tmp_path, "jobs", "lines", lambda: (30 * DAY, 8000))
     for number in range(1000):
         files.add(b"%07d %s" % (number, b"x" * 91))
         files.write()
@@ -25,7 +26,7 @@ def test_a_day_never_takes_more_than_the_limit_and_the_newest_lines_stay(tmp_pat
 
 
 def test_without_a_limit_a_day_is_one_file(tmp_path: Path) -> None:
-    files = DayFiles(tmp_path, "history", "lines", 30 * DAY)
+    files = DayFiles(tmp_path, "history", "lines", lambda: (30 * DAY, inf))
     for _ in range(10):
         files.add(b"x" * 1000)
         files.write()

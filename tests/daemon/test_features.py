@@ -13,6 +13,7 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature
 from pulsed.daemon.features import FeatureSet
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.model.tick import Tick
 from tests.compute.streams import BUSY, sample
@@ -85,10 +86,10 @@ def test_a_consumer_that_goes_on_failing_does_not_fill_the_log(
 
 def test_a_feature_that_fails_costs_its_own_families_only(caplog: pytest.LogCaptureFixture) -> None:
     features, made = consumers(*NAMES)
-    assert [family.name for family in features.metrics(0.0)] == [f"pulsed_{name}" for name in NAMES]
+    assert [family.name for family in features.metrics(Monotonic(0.0))] == [f"pulsed_{name}" for name in NAMES]
     made[1].error = "broken"
     for number in (1, 2):
-        *families, failures = features.metrics(0.0)
+        *families, failures = features.metrics(Monotonic(0.0))
         assert [family.name for family in families] == ["pulsed_first", "pulsed_third"]
         assert [(each.name, each.labels, each.value) for each in failures.samples] == [
             ("pulsed_feature_failures_total", {"feature": "second"}, number)

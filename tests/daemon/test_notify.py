@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from pulsed.background_tasks import aligned_sleep
-from pulsed.config.configuration import Config
+from pulsed.config.configuration import ActiveConfig, Config
 from pulsed.daemon import notify
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.changes import EventsFeature
 from pulsed.daemon.notify import Notify
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerCondition
@@ -42,7 +43,8 @@ class Told:
         self._file = folder / "told"
         given = {"exec": (sys.executable, "-c", HOOK, str(self._file))} | settings
         config = Config(notify=NotifySettings(**given), accounts=AccountsSettings())
-        features = features_before_restore(TargetStore("here"), config, EventsFeature, AccountsFeature, Notify)
+        self.active = ActiveConfig(config)
+        features = features_before_restore(TargetStore("here"), self.active, EventsFeature, AccountsFeature, Notify)
         accounts, feature = features.by_class[AccountsFeature], features.by_class[Notify]
         assert isinstance(accounts, AccountsFeature)
         assert isinstance(feature, Notify)
@@ -58,7 +60,7 @@ class Told:
 
         async def look() -> None:
             for _ in range(times):
-                self.feature.queue_findings(time.monotonic() + later)
+                self.feature.queue_findings(Monotonic(time.monotonic() + later))
                 for receiver in ("exec", "webhook"):
                     await self.feature.deliver(receiver)
 
@@ -99,9 +101,9 @@ def test_findings_and_lost_gpus_are_told(tmp_path: Path, kind: str) -> None:
     told = Told(tmp_path)
     told.node.sees(((ANN,), BUSY))
     (gpu,) = told.node.running(ANN).gpus.values()
-    gpu.conditions[kind] = OwnerCondition(kind, "crit", 1.0, 2.0, "it is over", "")
+    gpu.conditions[kind] = OwnerCondition(kind, "crit", Unix(1.0), Unix(2.0), "it is over", "")
     assert told.looks() == []
-    gpu.conditions[kind] = OwnerCondition(kind, "crit", 1.0, None, "what was seen", "")
+    gpu.conditions[kind] = OwnerCondition(kind, "crit", Unix(1.0), None, "what was seen", "")
     (document,) = told.looks(2)
     assert (document["finding"], document["title"]) == (kind, "Job 4711 (ann): GPU here/0: what was seen")
     assert Told(tmp_path / "other", findings=("held_idle",)).looks() == []
@@ -112,7 +114,7 @@ def test_what_follows_from_a_lost_gpu_is_no_finding_of_its_own(tmp_path: Path) -
     told.works_and_stops(70)
     (gpu,) = told.node.running(ANN).gpus.values()
     for kind in ("hang", "gpu_lost"):
-        gpu.conditions[kind] = OwnerCondition(kind, "crit", 1.0, None, "what was seen", "")
+        gpu.conditions[kind] = OwnerCondition(kind, "crit", Unix(1.0), None, "what was seen", "")
     assert [document["finding"] for document in told.looks(3)] == ["gpu_lost"]
 
 
@@ -179,7 +181,7 @@ def test_what_no_receiver_got_is_sent_an_hour_later(tmp_path: Path, monkeypatch:
     told.looks(notify.ATTEMPTS + 2)
     (section,) = told.feature.sections()
     assert section.save() == []
-    told.feature.apply(Told(tmp_path).feature._config)
+    told.active.config = Told(tmp_path).active.config
     assert told.looks(later=3000.0) == []
     assert len(told.looks(later=3700.0)) == 1
     assert section.save() != []

@@ -14,9 +14,10 @@ from typing import Any, cast
 
 import pytest
 
-from pulsed.config.configuration import Config
+from pulsed.config.configuration import ActiveConfig, Config
 from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.otlp_push import OtlpPush
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.attribution import Attribution
 from pulsed.present.otlp.settings import OtlpSettings
@@ -38,27 +39,28 @@ def config(url: str | None, **settings: object) -> Config:
 
 
 @asynccontextmanager
-async def pushing(url: str | None, page: bytes = PAGE, **settings: object) -> AsyncIterator[OtlpPush]:
+async def pushing(
+    url: str | None, page: bytes = PAGE, active: ActiveConfig | None = None, **settings: object
+) -> AsyncIterator[OtlpPush]:
     """The feature at work."""
 
     class Pages:
         async def serve(self, now: float, **wanted: object) -> bytes:
             return page
 
-    push = OtlpPush(FeatureParts(Config(), TargetStore("node-1"), Attribution(), cast("Any", Pages()), {}))
-    push.apply(config(url, **settings))
+    active = active or ActiveConfig(config(url, **settings))
+    push = OtlpPush(FeatureParts(active, TargetStore("node-1"), Attribution(), cast("Any", Pages()), {}))
     task = asyncio.create_task(push.run())
     try:
         yield push
     finally:
-        push.stop()
         task.cancel()
         await asyncio.wait([task])
 
 
 def counted(push: OtlpPush) -> Counter[str]:
     """The samples that are on the page."""
-    return Counter({each.name: int(each.value) for family in push.metrics(0.0) for each in family.samples})
+    return Counter({each.name: int(each.value) for family in push.metrics(Monotonic(0.0)) for each in family.samples})
 
 
 async def test_what_fails_is_sent_again_with_the_credentials() -> None:
@@ -151,12 +153,13 @@ async def test_a_token_on_a_file_system_that_hangs_leaves_the_default_threads_fr
 
 async def test_another_receiver_gets_all_from_then_on() -> None:
     with running(first := OtlpReceiver()), running(second := OtlpReceiver()):
-        async with pushing(first.url) as push:
+        active = ActiveConfig(config(first.url))
+        async with pushing(None, active=active):
             await eventually(lambda: bool(first.requests))
-            push.apply(config(second.url))
+            active.config = config(second.url)
             await eventually(lambda: bool(second.requests))
             count = len(first.requests)
-            push.apply(config(None))
+            active.config = config(None)
             await asyncio.sleep(0.2)
             silent = len(second.requests)
             await asyncio.sleep(0.2)
@@ -165,7 +168,7 @@ async def test_another_receiver_gets_all_from_then_on() -> None:
 
 async def test_no_receiver_has_no_series() -> None:
     async with pushing(None) as push:
-        assert list(push.metrics(0.0)) == []
+        assert list(push.metrics(Monotonic(0.0))) == []
 
 
 @pytest.mark.parametrize("is_verified", [True, False])

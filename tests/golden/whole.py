@@ -12,6 +12,7 @@ from pulsed.collector.source_factory import open_sources, target_of
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.config.configuration import load
 from pulsed.errors import SourceEnded
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.documents import gpus_document
 from pulsed.present.exposition.page import Pages
@@ -55,14 +56,14 @@ async def replayed(path: Path | str, *overrides: str) -> Output:
     pipeline = Pipeline(GpuTable(settings), NODE)
     try:
         while True:
-            target.accept(pipeline.process(await source.read()), 0.0)
+            target.accept(pipeline.process(await source.read()), Monotonic(0.0))
     except SourceEnded:
         await source.close()
     pages = Pages(store, Telemetry(store), config.page_settings())
-    document = gpus_document(store, 0.0, DEFAULT_START + 60, settings.real_utilization.preset)
+    document = gpus_document(store, Monotonic(0.0), DEFAULT_START + 60, settings.real_utilization.preset)
     return Output(
-        text=_lasting(pages.page(0.0, openmetrics=False, gzip=False)),
-        openmetrics=_lasting(pages.page(0.0, openmetrics=True, gzip=False)),
+        text=_lasting(pages.page(Monotonic(0.0), openmetrics=False, gzip=False)),
+        openmetrics=_lasting(pages.page(Monotonic(0.0), openmetrics=True, gzip=False)),
         gpus=json.dumps(document, indent=1, ensure_ascii=False) + "\n",
     )
 

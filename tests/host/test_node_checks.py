@@ -8,6 +8,7 @@ import pytest
 
 from pulsed.host.node_checks import NODE_CHECKS, ExpectedGpus, Finding, NodeView
 from pulsed.host.node_evaluator import NodeEvaluator
+from pulsed.model.clocks import Unix
 from pulsed.model.health import NodeHealth
 from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
@@ -26,7 +27,7 @@ def found(id_: str, view: NodeView) -> Finding | None:
 
 
 def failed(address: str = ADDRESSES[2], age: float = 3600.0) -> tuple[KernelEvent, ...]:
-    return (KernelEvent("not_started", 0, NOW - age, address, text="why"),)
+    return (KernelEvent("not_started", 0, Unix(NOW - age), address, text="why"),)
 
 
 @pytest.mark.parametrize(
@@ -63,21 +64,21 @@ def test_a_gpu_that_is_on_the_bus_and_not_shown(
     state: str,
     detail: str,
 ) -> None:
-    finding = found("gpu_missing", NodeView(HostFacts(NOW, gpus, kernel_events=events), shown))
+    finding = found("gpu_missing", NodeView(HostFacts(Unix(NOW), gpus, kernel_events=events), shown))
     assert finding is not None
     assert (finding.state, finding.detail) == (state, detail)
 
 
 def test_a_gpu_with_an_xid_from_before_the_start_is_missing() -> None:
-    event = KernelEvent("xid", 79, NOW - 3600.0, ADDRESSES[2], text="79, GPU has fallen off the bus.")
+    event = KernelEvent("xid", 79, Unix(NOW - 3600.0), ADDRESSES[2], text="79, GPU has fallen off the bus.")
     for gpu in (C, WITHHELD):
-        finding = found("gpu_missing", NodeView(HostFacts(NOW, (A, B, gpu), kernel_events=(event,)), SHOWN[:2]))
+        finding = found("gpu_missing", NodeView(HostFacts(Unix(NOW), (A, B, gpu), kernel_events=(event,)), SHOWN[:2]))
         assert finding is not None
         assert (finding.state, finding.detail) == ("crit", f"{ADDRESSES[2]} (XID 79, GPU has fallen off the bus.)")
 
 
 def test_a_gpu_that_the_key_gpus_may_leave_out_is_not_missing() -> None:
-    finding = found("gpu_missing", NodeView(HostFacts(NOW, (A, B, C)), SHOWN[:2], is_selected=True))
+    finding = found("gpu_missing", NodeView(HostFacts(Unix(NOW), (A, B, C)), SHOWN[:2], is_selected=True))
     assert finding == Finding("unknown")
 
 
@@ -103,10 +104,10 @@ UNLISTED = SHOWN[2]._replace(shown_as="unlisted")
 def test_fewer_gpus_than_expected(
     expected: ExpectedGpus, shown: tuple[ShownGpu, ...] | None, state: str, detail: str
 ) -> None:
-    finding = found("gpu_count", NodeView(HostFacts(NOW), shown, expected=expected))
+    finding = found("gpu_count", NodeView(HostFacts(Unix(NOW)), shown, expected=expected))
     assert finding is not None
     assert (finding.state, finding.detail) == (state, detail)
-    assert found("gpu_count", NodeView(HostFacts(NOW), shown)) is None, "any number is expected"
+    assert found("gpu_count", NodeView(HostFacts(Unix(NOW)), shown)) is None, "any number is expected"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_fewer_gpus_than_expected(
 def test_a_gpu_that_no_source_lists_may_be_there(
     expected: ExpectedGpus, shown: tuple[ShownGpu, ...], gpus: tuple[PciGpu, ...] | None, state: str
 ) -> None:
-    finding = found("gpu_count", NodeView(HostFacts(NOW, gpus), shown, expected=expected))
+    finding = found("gpu_count", NodeView(HostFacts(Unix(NOW), gpus), shown, expected=expected))
     assert finding is not None
     assert finding.state == state
 
@@ -153,7 +154,7 @@ def test_a_process_is_stuck_for_five_looks_with_one_missed(looks: list[str], sta
     found = []
     for number, look in enumerate(looks):
         stuck = None if look == "-" else tuple(known[letter] for letter in look)
-        health = evaluator.evaluate(NodeView(HostFacts(NOW + 60.0 * number, stuck_processes=stuck), ()))
+        health = evaluator.evaluate(NodeView(HostFacts(Unix(NOW + 60.0 * number), stuck_processes=stuck), ()))
         (check,) = [check for check in health.checks if check.id == "driver_hung"]
         found.append(check.state)
     assert " ".join(found) == states
@@ -161,7 +162,7 @@ def test_a_process_is_stuck_for_five_looks_with_one_missed(looks: list[str], sta
 
 def sxid(age: float, *, code: int = 20034, is_fatal: bool = True) -> KernelEvent:
     text = f"{code}, {'Fatal' if is_fatal else 'Non-fatal'}, Link 30"
-    return KernelEvent("sxid", code, NOW - age, "00000000:C1:00.0", is_fatal=is_fatal, text=text)
+    return KernelEvent("sxid", code, Unix(NOW - age), "00000000:C1:00.0", is_fatal=is_fatal, text=text)
 
 
 FATAL, MINOR = (
@@ -185,13 +186,13 @@ FATAL, MINOR = (
     ],
 )
 def test_errors_of_nvswitches(errors: tuple[KernelEvent, ...] | None, state: str, detail: str) -> None:
-    finding = found("nvswitch_error", NodeView(HostFacts(NOW, switch_errors=errors), ()))
+    finding = found("nvswitch_error", NodeView(HostFacts(Unix(NOW), switch_errors=errors), ()))
     assert finding is not None
     assert (finding.state, finding.detail) == (state, detail)
 
 
 def test_an_error_of_an_nvswitch_is_raised_at_once() -> None:
-    health = NodeEvaluator().evaluate(NodeView(HostFacts(NOW, switch_errors=(sxid(10.0),)), ()))
+    health = NodeEvaluator().evaluate(NodeView(HostFacts(Unix(NOW), switch_errors=(sxid(10.0),)), ()))
     (problem,) = health.problems
     assert (problem.id, problem.state, problem.message) == (
         "nvswitch_error",
@@ -235,7 +236,7 @@ OTHERS = (port("b"), port("c"))
 def test_ports_of_infiniband(check: str, looks: list[tuple[InfinibandPort, ...] | None], states: str) -> None:
     evaluator, found = NodeEvaluator(), []
     for number, ports in enumerate(looks):
-        health = evaluator.evaluate(NodeView(HostFacts(NOW + 60.0 * number, ports=ports), ()))
+        health = evaluator.evaluate(NodeView(HostFacts(Unix(NOW + 60.0 * number), ports=ports), ()))
         (state,) = [each.state for each in health.checks if each.id == check]
         found.append(state)
     assert " ".join(found) == states
@@ -256,14 +257,14 @@ def test_a_counter_above_its_maximum_warns_for_its_window(counter: str, maximum:
         evaluator, found = NodeEvaluator(), []
         for age in (-60.0, 0.0, 60.0 * minutes - 0.1, 60.0 * minutes):
             ports = (UP._replace(counters={counter: 7 if age < 0.0 else 7 + growth}),)
-            health = evaluator.evaluate(NodeView(HostFacts(NOW + age, ports=ports), ()))
+            health = evaluator.evaluate(NodeView(HostFacts(Unix(NOW + age), ports=ports), ()))
             found += [each.state for each in health.checks if each.id == "ib_errors"]
         assert found == ["ok", state, state, "ok"]
 
 
 def test_a_message_names_eight_problems() -> None:
     for number, more in ((8, ""), (9, ", 1 more"), (10, ", 2 more")):
-        finding = found("nvswitch_error", NodeView(HostFacts(NOW, switch_errors=(sxid(10.0),) * number), ()))
+        finding = found("nvswitch_error", NodeView(HostFacts(Unix(NOW), switch_errors=(sxid(10.0),) * number), ()))
         assert finding is not None
         assert finding.detail == ", ".join([FATAL] * 8) + more
 
@@ -276,7 +277,7 @@ def test_the_rules_are_those_of_the_health_document() -> None:
 
 
 def test_a_host_without_infiniband_has_no_such_checks() -> None:
-    health = NodeEvaluator().evaluate(NodeView(HostFacts(NOW, ports=()), ()))
+    health = NodeEvaluator().evaluate(NodeView(HostFacts(Unix(NOW), ports=()), ()))
     assert [check.id for check in health.checks if check.id.startswith("ib_")] == []
 
 
@@ -286,7 +287,7 @@ def test_a_check_is_raised_after_two_looks_and_ends_at_once() -> None:
     def look(*shown: ShownGpu, events: tuple[KernelEvent, ...] = ()) -> NodeHealth:
         nonlocal time
         time += 60.0
-        return evaluator.evaluate(NodeView(HostFacts(time, (A, B, C), kernel_events=events), shown))
+        return evaluator.evaluate(NodeView(HostFacts(Unix(time), (A, B, C), kernel_events=events), shown))
 
     assert look(*SHOWN).state == "ok"
     assert look(*SHOWN[:2]).state == "ok"
@@ -299,4 +300,4 @@ def test_a_check_is_raised_after_two_looks_and_ends_at_once() -> None:
     assert (problem.state, problem.remedy) == ("crit", NODE_CHECKS[0].critical)
     assert look(*SHOWN).problems == []
     assert look(*SHOWN[:2]).problems == []
-    assert evaluator.evaluate(NodeView(HostFacts(time), ()), {"gpu_missing"}).state == "unknown"
+    assert evaluator.evaluate(NodeView(HostFacts(Unix(time)), ()), {"gpu_missing"}).state == "unknown"

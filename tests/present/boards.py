@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pulsed.compute.peaks import RESOURCES
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health, XidLast
@@ -23,7 +24,7 @@ TIME = 1767225600.1
 """2026-01-01T00:00:00.100Z"""
 
 COUNTED = CounterSnapshot(
-    tuple(map(float, range(len(COUNTER_POSITION)))), TIME - 60, Distribution((0.25, 0.5), (3, 0, 7), 5.5)
+    tuple(map(float, range(len(COUNTER_POSITION)))), Unix(TIME - 60), Distribution((0.25, 0.5), (3, 0, 7), 5.5)
 )
 
 SATURATED = Saturation(0.9, 0.9, 1.0, "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.9, None, 0.05, None), 0.3, 0.9, ("pcie",))
@@ -32,7 +33,7 @@ NOT_SATURATED = Saturation(None, 0.0, 1.0, "unknown", (None,) * 9, None, None, R
 REMAPPING = CheckState(
     "row_remap_pending",
     "warn",
-    TIME - 5,
+    Unix(TIME - 5),
     None,
     "A memory repair waits for a reset",
     (("row_remap_pending", 1.0),),
@@ -44,13 +45,13 @@ SICK = Health(
     0.5,
     (
         REMAPPING,
-        CheckState("xid_critical", "ok", TIME - 60, TIME - 50, covered=True),
+        CheckState("xid_critical", "ok", Unix(TIME - 60), Unix(TIME - 50), covered=True),
         CheckState("pcie_link", "unknown"),
         CheckState("retired_pages", "unknown", applies=False),
     ),
     (("xid_critical", 3),),
     ((79, 0), (13, 3)),
-    XidLast(13, TIME - 50, "graphics engine exception"),
+    XidLast(13, Unix(TIME - 50), "graphics engine exception"),
 )
 """Judged: one check warns, one is fine, one cannot be judged, one makes no sense here."""
 
@@ -58,18 +59,18 @@ SETTLED = Result(
     RealUtilization(0.62, 0.62, 0.62, 1.0, ()),
     Workload("memory_bound", "memory"),
     SATURATED,
-    ShownClass("memory_bound", "memory", TIME - 10, 2, True),
+    ShownClass("memory_bound", "memory", Unix(TIME - 10), 2, True),
     COUNTED,
     SICK,
     (("power_cap", 0.25),),
 )
-FLICKER = SETTLED._replace(shown_class=ShownClass("idle", "idle", TIME - 100, used=False))
+FLICKER = SETTLED._replace(shown_class=ShownClass("idle", "idle", Unix(TIME - 100), used=False))
 OPEN = Result(
     RealUtilization(None, 0.1, 0.9, 0.2, ("sm_active_ratio", "dram_active_ratio")),
     Workload("unknown", "unknown", ("idle", "mixed_or_moderate")),
     NOT_SATURATED,
-    ShownClass("unknown", "unknown", TIME),
-    CounterSnapshot((None,) * len(COUNTER_POSITION), TIME),
+    ShownClass("unknown", "unknown", Unix(TIME)),
+    CounterSnapshot((None,) * len(COUNTER_POSITION), Unix(TIME)),
 )
 
 
@@ -105,7 +106,7 @@ def tick(
 ) -> Tick:
     layout = layout or Layout("exporter", tuple(each for each, _ in series), help or {}, types or {})
     made = tick_of(
-        RawTick("made", time, time, 1.0, layout, tuple(value for _, value in series), rejected or {}),
+        RawTick("made", Unix(time), Monotonic(time), 1.0, layout, tuple(value for _, value in series), rejected or {}),
         tuple(each.device for each in gpus),
         tuple(each.reading for each in gpus),
         tuple(each.result for each in gpus),
@@ -121,7 +122,7 @@ def tick(
 def target(name: str, computed: Tick | None = None, *, kind: str = "exporter", arrived: float = 100.0) -> Target:
     made = Target(kind, name, 1.0, 10.0)
     if computed is not None:
-        made.accept(computed, arrived)
+        made.accept(computed, Monotonic(arrived))
     return made
 
 
@@ -152,7 +153,7 @@ def next_tick(before: Tick, seed: int) -> Tick:
         for row in before.gpus
         for ratio in [rng.random()]
     ]
-    raw = replace(before.raw, time=before.time + 1, clock=before.clock + 1)
+    raw = replace(before.raw, time=Unix(before.time + 1), clock=Monotonic(before.clock + 1))
     made = [
         replace(row, reading=reading, result=result)
         for row, reading, result in zip(before.gpus, readings, results, strict=True)

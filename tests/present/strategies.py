@@ -6,6 +6,7 @@ from math import inf, nan
 
 from hypothesis import strategies as st
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.counters import COUNTERS, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import NOT_EVALUATED
@@ -49,7 +50,7 @@ def counters(draw: st.DrawFn) -> CounterSnapshot:
         values.extend(draw(amounts) if known else None for _ in counter.states)
     counts = st.lists(st.integers(0, 10**9), min_size=3, max_size=3).map(tuple)
     distribution = st.none() | st.builds(Distribution, st.just((0.05, 0.5)), counts, amounts)
-    return CounterSnapshot(tuple(values), draw(st.none() | times), draw(distribution))
+    return CounterSnapshot(tuple(values), draw(st.none() | times.map(Unix)), draw(distribution))
 
 
 results = st.builds(
@@ -74,7 +75,7 @@ def boards(draw: st.DrawFn) -> TargetStore:
         target = Target(draw(st.sampled_from(["exporter", "replay", "demo"])), f"target {number}", 1.0, 10.0)
         if draw(st.integers(0, 4)):
             computed = tick(draw(st.lists(gpus, max_size=3)), draw(times))
-            target.accept(computed, NOW - draw(st.sampled_from([0.0, 2.0, 11.0, 60.0])))
+            target.accept(computed, Monotonic(NOW - draw(st.sampled_from([0.0, 2.0, 11.0, 60.0]))))
         if draw(st.booleans()):
             target.fail("scrape_failed", draw(texts))
         targets.append(target)

@@ -13,6 +13,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.settings import DEFAULT_HEALTH
 from pulsed.daemon.changes import log_health_change
 from pulsed.errors import SourceError
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.documents import gpus_document, health_document, sources_of
@@ -57,7 +58,9 @@ class Daemon:
             for value in [{**values, **watts}[name]]
         )
         read = self.parser.parse(page.encode())
-        raw = RawTick("n", START + self.now, self.now, INTERVAL, read.layout, read.values, read.rejected)
+        raw = RawTick(
+            "n", Unix(START + self.now), Monotonic(self.now), INTERVAL, read.layout, read.values, read.rejected
+        )
         try:
             tick = self.pipeline.process(raw)
         except SourceError as error:
@@ -65,7 +68,7 @@ class Daemon:
             return
         for change in tick.health_changes:
             log_health_change(change, "n")
-        self.target.accept(tick, self.now)
+        self.target.accept(tick, Monotonic(self.now))
 
     def fail(self, seconds: float) -> None:
         """Find the exporter down for so long."""
@@ -74,21 +77,24 @@ class Daemon:
             self.target.fail("scrape_failed", REFUSED)
 
     def rows(self, checks: Sequence[str] = ()) -> list[dict[str, Any]]:
-        return health_document(self.store, self.now, checks)
+        return health_document(self.store, Monotonic(self.now), checks)
 
     @property
     def states(self) -> tuple[str, ...]:
         """The state of each GPU, which has to be the same in all documents."""
         health = [row["state"] for row in self.rows() if row["gpu"] is not None]
-        gpus = gpus_document(self.store, self.now, START + self.now, "default")["gpus"]
-        sources, shown = sources_of(self.store, self.now, START), list(matches(self.store, self.now))
-        columns = summary_document(sources, shown, ["health_state"], self.now)["fields"]["health_state"]
+        gpus = gpus_document(self.store, Monotonic(self.now), START + self.now, "default")["gpus"]
+        sources, shown = (
+            sources_of(self.store, Monotonic(self.now), START),
+            list(matches(self.store, Monotonic(self.now))),
+        )
+        columns = summary_document(sources, shown, ["health_state"], Monotonic(self.now))["fields"]["health_state"]
         assert health == [each["health"]["state"] for each in gpus] == columns
         return tuple(health)
 
     @property
     def page(self) -> str:
-        return self.pages.page(self.now, openmetrics=False, gzip=False).decode()
+        return self.pages.page(Monotonic(self.now), openmetrics=False, gzip=False).decode()
 
 
 class Case(NamedTuple):
@@ -169,7 +175,7 @@ def test_of_two_exporters_of_a_gpu_one_may_be_down() -> None:
     daemon.fail(300.0)
     other.now = daemon.now
     other.poll(HEALTHY)
-    assert [row["state"] for row in health_document(store, other.now)] == ["ok"]
+    assert [row["state"] for row in health_document(store, Monotonic(other.now))] == ["ok"]
 
 
 def test_no_critical_alert_is_about_the_source() -> None:

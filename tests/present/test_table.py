@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from unicodedata import east_asian_width
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, pod
 from pulsed.model.target_store import TargetStore
@@ -13,7 +14,7 @@ NOW = 100.0
 
 
 def lines(made: TargetStore, now: float = NOW) -> list[str]:
-    text = table(made, now)
+    text = table(made, Monotonic(now))
     assert text.endswith("\n")
     for line in text.splitlines():
         if not line.startswith(("missing", "down", "stale")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
 from pulsed.reader.record_lines import RecordWriter, Session
 
@@ -20,7 +21,7 @@ ONE = layout("GPUTL")
 
 
 def tick(value: RawValue, clock: float, target: str = "a", at: float | None = None, of: Layout = ONE) -> RawTick:
-    return RawTick(target, 1000.0 + clock if at is None else at, clock, 1.0, of, [value])
+    return RawTick(target, Unix(1000.0 + clock if at is None else at), Monotonic(clock), 1.0, of, [value])
 
 
 def record(ticks: Sequence[RawTick], *targets: str) -> bytes:

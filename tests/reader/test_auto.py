@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from pulsed.errors import ConfigError, HostEngineUnavailable, NoSourceWorks, ScrapeFailed, SourceError
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.reader.auto import GIVE_UP_AFTER, AutoSource
 from pulsed.reader.source import Source
@@ -31,7 +32,7 @@ class Scripted(Source):
         error = self._works[self.kind]
         if error is not None:
             raise error
-        return RawTick(self.target, 0.0, 0.0, self.interval, LAYOUT, ())
+        return RawTick(self.target, Unix(0.0), Monotonic(0.0), self.interval, LAYOUT, ())
 
     async def close(self) -> None:
         self.closed = True

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import BadCapture
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Layout, RawTick, RawValue, Series
 from pulsed.reader.record_lines import LAYOUTS_KEPT, RecordReader, RecordWriter, Session
 from tests.reader.record_ticks import ONE, layout, record, said, session, tick
@@ -39,8 +40,12 @@ def streams(draw: st.DrawFn) -> list[RawTick]:
         interval = draw(st.floats(0.1, 60))
         rejected = draw(st.dictionaries(texts, st.integers(1, 9), max_size=1))
         target = draw(st.sampled_from(["a", "b"]))
-        epoch = draw(st.sampled_from([UNKNOWN_EPOCH, Epoch(engine="1"), Epoch("a", "b", "1", "2", 3.5)]))
-        ticks.append(RawTick(target, draw(numbers), draw(numbers), interval, of, some, rejected, 0.5, epoch=epoch))
+        epoch = draw(st.sampled_from([UNKNOWN_EPOCH, Epoch(engine="1"), Epoch("a", "b", "1", "2", Unix(3.5))]))
+        ticks.append(
+            RawTick(
+                target, Unix(draw(numbers)), Monotonic(draw(numbers)), interval, of, some, rejected, 0.5, epoch=epoch
+            )
+        )
     return ticks
 
 
@@ -161,6 +166,6 @@ def test_neither_side_grows() -> None:
 def test_labels_that_many_series_share_are_written_once() -> None:
     labels = (("gpu", "0"), ("UUID", "GPU-a"))
     of = Layout("exporter", tuple(Series(f"N{n}", labels) for n in range(100)))
-    data = record([RawTick("a", 1.0, 1.0, 1.0, of, [math.nan] * 100)])
+    data = record([RawTick("a", Unix(1.0), Monotonic(1.0), 1.0, of, [math.nan] * 100)])
     assert data.count(b"GPU-a") == 1
     assert data.count(b'["nan"]') == 100

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import Layout, RawTick, Series
 from pulsed.reader.record_lines import RecordWriter, Session
 from tests.support.daemon import Daemon
@@ -72,7 +73,14 @@ class JobRecord:
             )
         values = [value for gpu in gpus for value in gpu.values()]
         moment = number * INTERVAL
-        tick = RawTick(self.target(node), START + moment, 1000.0 + moment, INTERVAL, self._layouts[key], values=values)
+        tick = RawTick(
+            self.target(node),
+            Unix(START + moment),
+            Monotonic(1000.0 + moment),
+            INTERVAL,
+            self._layouts[key],
+            values=values,
+        )
         self._lines.append(self._writer.tick(tick))
 
     def save(self, path: Path) -> Path:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pulsed.errors import SourceEnded
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.reader.replay import ReplaySettings
 from pulsed.reader.replay.source import ReplaySource, replay_sources
@@ -62,7 +63,11 @@ class Scripted(Source):
         step = self._script.pop(0) if self._script else SourceEnded("it is over")
         if isinstance(step, Exception):
             raise step
-        return step if isinstance(step, RawTick) else RawTick("here", step, step, 1.0, Layout("exporter", ()), ())
+        return (
+            step
+            if isinstance(step, RawTick)
+            else RawTick("here", Unix(step), Monotonic(step), 1.0, Layout("exporter", ()), ())
+        )
 
     async def close(self) -> None:
         self.closed += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owners, Ownership, OwnerUses
 from pulsed.model.raw_tick import RawTick
@@ -36,7 +37,7 @@ def tick_of(
         GpuRow(
             device,
             reading,
-            (missing or {}).get(at, raw.time),
+            Unix((missing or {}).get(at, raw.time)),
             anomalies=(anomalies or {}).get(at, ()),
             extras=(extras or {}).get(at),
             ownership=Ownership((owners or {}).get(at), (uses or {}).get(at, {}), (passing or {}).get(at, ())),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import count
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device
 from pulsed.model.raw_tick import Dialect, Layout, RawTick, RawValue, Series
 from pulsed.model.tick import Tick
@@ -20,7 +21,7 @@ _seconds = count(1_700_000_000)
 
 def raw_tick(layout: Layout, values: Iterable[RawValue]) -> RawTick:
     now = float(next(_seconds))
-    return RawTick("test", now, now, 1.0, layout, list(values))
+    return RawTick("test", Unix(now), Monotonic(now), 1.0, layout, list(values))
 
 
 def tick(rows: Iterable[Row], dialect: Dialect = "exporter", help_: Mapping[str, str] | None = None) -> RawTick:

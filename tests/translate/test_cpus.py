@@ -6,6 +6,7 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.host import CpuReading
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
@@ -16,7 +17,7 @@ BLANK = 9223372036854775794
 
 def cpus(rows: str) -> tuple[CpuReading, ...]:
     read = PageParser().parse((GPU + rows).encode())
-    raw = RawTick("t", 1767225600.0, 0.0, 15.0, read.layout, read.values, read.rejected)
+    raw = RawTick("t", Unix(1767225600.0), Monotonic(0.0), 15.0, read.layout, read.values, read.rejected)
     return Pipeline(GpuTable(), "here").process(raw).cpus
 
 

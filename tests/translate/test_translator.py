@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import TooManyGpus
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import Dialect, Epoch, KernelEvent, Layout, RawValue, Series
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading
 from pulsed.reader.exposition.parser import PageParser
@@ -469,15 +470,15 @@ def test_a_tick_that_repeats_the_one_before_is_as_if_it_were_read_anew() -> None
         tuple(Series(name, tuple(GPU.items())) for name in ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_PROF_SM_ACTIVE")),
     )
     first = raw_tick(layout, [50.0, 7.0])
-    repeated = replace(first, clock=first.clock + 1.0, epoch=Epoch(engine="2"))
+    repeated = replace(first, clock=Monotonic(first.clock + 1.0), epoch=Epoch(engine="2"))
     translator = Translator()
     before = translator.translate(first, ())
-    event = KernelEvent("xid", 79, 1.0, "")
+    event = KernelEvent("xid", 79, Unix(1.0), "")
     found = translator.translate(repeated, (event,))
     assert readings_of(found) == readings_of(before)
     assert found == Translator().translate(repeated, (event,))
     assert anomalies_of(found) == {0: (RATIO_ABSURD,)}
-    translator.reconfigure(0)
+    translator.configure(0)
     with pytest.raises(TooManyGpus):
         translator.translate(repeated)
 

@@ -26,6 +26,7 @@ import yaml
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import catalog
 from pulsed.present.exposition.page import Pages, PageSettings
@@ -171,9 +172,9 @@ async def _page() -> Sequence[Series]:
     store = TargetStore("demo", [Target("demo", "demo", 1.0, 1e6)])
     pages, text = Pages(store, Telemetry(store), PageSettings(catalog("lean"))), ""
     for second in range(PAGE_SECONDS):
-        store.targets[0].accept(pipeline.process(await source.read()), float(second))
+        store.targets[0].accept(pipeline.process(await source.read()), Monotonic(float(second)))
         if second % STEP == 0:
-            text = pages.page(float(second), openmetrics=False, gzip=False).decode()
+            text = pages.page(Monotonic(float(second)), openmetrics=False, gzip=False).decode()
     return list(_series(text + "# TYPE up gauge\nup 1\n"))
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
@@ -56,6 +57,6 @@ def _spent(stream: StreamName) -> dict[str, float]:
         raw = timed("Reader", partial(raw_tick, parser, body, second))
         canonical = timed("Translate", partial(translator.translate, raw))
         computed = timed("Compute", partial(computer.compute, canonical))
-        target.accept(computed, float(second))
-        timed("Present", partial(page.page, float(second), openmetrics=True, gzip=True))
+        target.accept(computed, Monotonic(float(second)))
+        timed("Present", partial(page.page, Monotonic(float(second)), openmetrics=True, gzip=True))
     return spent

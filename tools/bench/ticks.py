@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.tick import Tick
 from pulsed.reader.exposition.parser import PageParser
@@ -28,7 +29,7 @@ def raw_ticks(gpus: int, count: int) -> list[RawTick]:
 def raw_tick(parser: PageParser, page: bytes, number: int) -> RawTick:
     """Parse a page into the tick that the exporter source makes of it."""
     read = parser.parse(page)
-    return RawTick("bench", float(number), float(number), 1.0, read.layout, read.values, read.rejected)
+    return RawTick("bench", Unix(float(number)), Monotonic(float(number)), 1.0, read.layout, read.values, read.rejected)
 
 
 def computed_ticks(gpus: int, count: int) -> list[Tick]:

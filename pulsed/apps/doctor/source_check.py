@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple
 
 from pulsed.collector.attribution_sources import resolves_workloads
-from pulsed.collector.collector import Collector, Pipeline
+from pulsed.collector.collector import Collector, Pipeline, PipelineSettings
 from pulsed.collector.source_factory import found_sources
 from pulsed.collector.this_host import api_client, node_name
 from pulsed.compute.gpu_table import GpuTable
@@ -186,8 +186,7 @@ async def probe(
         pipeline = Pipeline(
             GpuTable(config.compute_settings()),
             node_name(config),
-            max_gpus=config.source.max_gpus,
-            exporter_pods=config.attribution.exporter_pods,
+            settings=PipelineSettings(max_gpus=config.source.max_gpus, exporter_pods=config.attribution.exporter_pods),
         )
         until = partial(_is_complete, source)
         async with asyncio.timeout(patience):

@@ -15,6 +15,7 @@ from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.xids import advice_on, xid_of
 from pulsed.compute.products import missing_from_model
 from pulsed.durations import DAY
+from pulsed.model.clocks import GpuSeconds, Unix
 from pulsed.model.health import SEVERITY, STATES, CheckState, State
 from pulsed.model.vocabulary import Value
 
@@ -166,9 +167,9 @@ class GpuCheck:
         self.suits = True
         self.state = CheckState(check.id, "unknown")
         self.events = 0
-        self.history: tuple[float, ...] = ()
+        self.history: tuple[GpuSeconds, ...] = ()
 
-    def evaluate(self, inputs: GpuInputs, time: float, now: float) -> CheckState | None:
+    def evaluate(self, inputs: GpuInputs, time: Unix, now: GpuSeconds) -> CheckState | None:
         """Update the state from its rules.
 
         Args:
@@ -234,16 +235,16 @@ class GpuCheck:
         """Evaluate the rules even if the inputs have not changed since the last evaluation."""
         self._resting_on = None
 
-    def _count_events(self, time: float, now: float) -> float | None:
+    def _count_events(self, time: Unix, now: GpuSeconds) -> Unix | None:
         """Count the events of the rules; return when the last one was, in Unix seconds."""
-        last: float | None = None
+        last: GpuSeconds | None = None
         for state in self._counting:
             self.events, state.events = self.events + state.events, 0
             if state.event_at is not None and (last is None or state.event_at > last):
                 last = state.event_at
-        return None if last is None else without_jitter(time - (now - last), self.state.last_event)
+        return None if last is None else without_jitter(Unix(time - (now - last)), self.state.last_event)
 
-    def _record_raise(self, rule: Rule, now: float) -> None:
+    def _record_raise(self, rule: Rule, now: GpuSeconds) -> None:
         """Count an event, and remember that the check is raised now."""
         if not rule.counts_events:
             self.events += 1
@@ -251,7 +252,7 @@ class GpuCheck:
             recent = [at for at in self.history if now - at < HISTORY_SECONDS]
             self.history = (*recent[1 - MAX_REMEMBERED :], now)
 
-    def _message(self, rule: Rule, worst: RuleState, time: float, now: float) -> str:
+    def _message(self, rule: Rule, worst: RuleState, time: Unix, now: GpuSeconds) -> str:
         detail = (
             worst.detail
             or rule.detail
@@ -261,7 +262,7 @@ class GpuCheck:
         cause = f"; each time of {' or '.join(worst.suspects)}" if worst.suspects else ""
         return f"{title}{cause}{self._before(time, now)}"
 
-    def _before(self, time: float, now: float) -> str:
+    def _before(self, time: Unix, now: GpuSeconds) -> str:
         """Return in words when it was raised before, at a moment in Unix seconds and by the GPU's clock."""
         if len(self.history) < 2:
             return ""
@@ -282,6 +283,6 @@ class GpuCheck:
             return f"{self.check.title}: check the GPU again, its readings are gone."
 
 
-def without_jitter(time: float, before: float | None) -> float:
+def without_jitter(time: Unix, before: Unix | None) -> Unix:
     """Return the time of an event in Unix seconds: the one before if that is the same event."""
     return before if before is not None and abs(time - before) < JITTER else time

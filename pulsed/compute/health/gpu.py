@@ -21,6 +21,7 @@ from pulsed.compute.health.xids import FALLEN_OFF_BUS, xid_of
 from pulsed.compute.products import is_rack_scale
 from pulsed.compute.sample import FIRST, ROUNDING, Freshness, TrackedSample
 from pulsed.durations import MINUTE
+from pulsed.model.clocks import EPOCH, GPU_START, GpuSeconds, Unix
 from pulsed.model.gpu import Device
 from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, XidLast, worst_state
 from pulsed.model.raw_tick import Epoch, KernelEvent
@@ -111,10 +112,11 @@ class GpuHealth:
         self.is_due = self.is_missing = False
         self.changes: list[tuple[CheckState, CheckState]] = []
         self.xids: dict[int, int] = {}
-        self.now = self.started = self.time = 0.0
+        self.now = self.started = GPU_START
+        self.time = EPOCH
         self.reachability = Reachability()
         self.restarts = Restarts(driver_version=device.driver_version)
-        self.last_reset: float | None = None
+        self.last_reset: Unix | None = None
         self.latched = 0
         self.seconds = StateSeconds()
         self.inputs = GpuInputs(
@@ -141,9 +143,9 @@ class GpuHealth:
         self._xid_events: tuple[tuple[int | str, int], ...] = ()
 
     @property
-    def epoch(self) -> float:
+    def epoch(self) -> Unix:
         """Unix time of 0 s of the GPU's clock, as of the last sample."""
-        return self.time - self.now
+        return Unix(self.time - self.now)
 
     def record_sample(
         self,
@@ -164,7 +166,7 @@ class GpuHealth:
             return
         inputs, freshness = self.inputs, sample.freshness
         previous, last = inputs.xids.begun if self._second is None else self.now, self.now
-        self.now, self.time = now, time = self.started + sample.now, sample.time
+        self.now, self.time = now, time = GpuSeconds(self.started + sample.now), sample.time
         is_interrupted, is_measured = decision.is_interrupted, not freshness.is_same_measurement
         self.seconds.by_state["unknown" if is_interrupted else self.seconds.state] += max(now - last, 0.0)
         if is_measured:
@@ -174,7 +176,7 @@ class GpuHealth:
             self._wake()
         inputs.extras = extras
         if is_interrupted:
-            self._interrupt(sample.now)
+            self._interrupt()
         if self._second is None or sample.device != self.device:
             self._update_device(sample.device)
         if row.is_listed:
@@ -223,7 +225,7 @@ class GpuHealth:
         self.inputs.errors = ErrorCounters()
         self.restarts.change_source()
 
-    def evaluate(self, links_down: Sequence[LinkDown] = ()) -> None:
+    def evaluate(self, links_down: Sequence[tuple[Unix, LinkDown]] = ()) -> None:
         """Evaluate all checks on the newest sample, in which some GPUs have links that failed."""
         inputs, is_first = self.inputs, self._second is None
         inputs.links_down = tuple(self._of_other_gpus(links_down)) if links_down else ()
@@ -254,7 +256,7 @@ class GpuHealth:
         if xids.last is not None:
             record = xids.records[xids.last]
             before = self.health.xid_last.time if self.health.xid_last is not None else None
-            time = without_jitter(self.epoch + record.last, before) if record.dated else None
+            time = without_jitter(Unix(self.epoch + record.last), before) if record.dated else None
             last = XidLast(xids.last, time, xid_of(xids.last).description)
         checks = tuple([check.state for check in self.checks])
         state, coverage = worst_state(checks, self._is_fresh)
@@ -282,12 +284,12 @@ class GpuHealth:
         for check in self.checks:
             check.wake()
 
-    def _interrupt(self, now: float) -> None:
+    def _interrupt(self) -> None:
         """Record a gap: no level was reached without a break, and the source may have other fields since."""
         for _, state in self._rules:
             state.reached_since.clear()
         self._max_present = 0
-        self.reachability.resume(now)
+        self.reachability.resume(self.now)
         self._resumed = self.now
 
     def _update_device(self, device: Device) -> None:
@@ -301,7 +303,7 @@ class GpuHealth:
         if self.restarts.update_driver(device.driver_version):
             self._reset(self.now)
 
-    def _update_epoch(self, epoch: Epoch, previous: float) -> None:
+    def _update_epoch(self, epoch: Epoch, previous: GpuSeconds) -> None:
         """Record another epoch; `previous` is when the sample before was, in seconds of the GPU's clock."""
         self._epoch, last = epoch, self.restarts.epoch
         restarted = self.restarts.update_epoch(epoch, previous, self.now, self.time)
@@ -329,10 +331,10 @@ class GpuHealth:
         is_evident = row.presence == "lost" or (bool(self.inputs.xids.records) and self.has_fallen_off_bus)
         if row.is_listed:
             reachability.update(
-                freshness.state, reading, self.time, sample.now, has_peers=node.has_peers, is_evident=is_evident
+                freshness.state, reading, self.time, self.now, has_peers=node.has_peers, is_evident=is_evident
             )
         else:
-            reachability.update_unlisted(self.time, sample.now, is_evident=is_evident)
+            reachability.update_unlisted(self.time, self.now, is_evident=is_evident)
         if self.reachability.polls_missed == 0.0 and freshness.state != "stale":
             self._answer = delivered
             if node.is_layout_new:
@@ -362,14 +364,14 @@ class GpuHealth:
             *_IN_EXTRAS,
         )
 
-    def _reset(self, moment: float) -> None:
+    def _reset(self, moment: GpuSeconds) -> None:
         """Record a reset of the GPU, or a restart of its driver or node: it resolves what happened before."""
         self.inputs.xids.clear(moment)
         self.inputs.nvlinks.reset()
         self.inputs.confirmed_xids = frozenset()
         for rule, state in self._rules:
             rule.resolve(state, moment)
-        self.last_reset = self.epoch + moment
+        self.last_reset = Unix(self.epoch + moment)
         self.latched += 1
 
     def _update_xids(self, gauge: Value, delivered: Reading, before: Reading | None) -> None:
@@ -403,7 +405,7 @@ class GpuHealth:
         record, entity = self.inputs.xids.records.get(LINK_DOWN), self.device.entity
         if record is None or not is_link_down(record):
             return None
-        return LinkDown(entity.gpu or entity.uuid, entity.node or self._here, self.epoch + record.began)
+        return LinkDown(entity.gpu or entity.uuid, entity.node or self._here, record.began)
 
     def _nvlink_fault(self) -> NvlinkFault | None:
         """Return the fault that raises the check about them; None for none."""
@@ -415,12 +417,12 @@ class GpuHealth:
         rack = SOME_RACK if is_rack_scale(inputs.model) else ""
         fabric = self.device.fabric or rack or self.device.entity.node or self._here
         before = self.health.nvlink_fault.time if self.health.nvlink_fault is not None else None
-        began = without_jitter(self.epoch + record.began, before)
+        began = without_jitter(Unix(self.epoch + record.began), before)
         return NvlinkFault(code, link_of(record.fault, inputs.nvlinks.down), began, fabric)
 
-    def _of_other_gpus(self, links_down: Sequence[LinkDown]) -> Iterator[LinkDown]:
+    def _of_other_gpus(self, links_down: Sequence[tuple[Unix, LinkDown]]) -> Iterator[LinkDown]:
         """Yield the links of other GPUs of its node, dated by this GPU's clock."""
         entity = self.device.entity
-        for down in links_down:
+        for epoch, down in links_down:
             if down.node == (entity.node or self._here) and down.gpu != (entity.gpu or entity.uuid):
-                yield down._replace(began=down.began - self.epoch)
+                yield down._replace(began=GpuSeconds(epoch + down.began - self.epoch))

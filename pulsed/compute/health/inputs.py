@@ -10,6 +10,7 @@ from pulsed.compute.health.windows import ClockEvents, ErrorCounters
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import XidSeverity, severity_of
 from pulsed.compute.products import nvlink_of
+from pulsed.model.clocks import GPU_START, GpuSeconds
 from pulsed.model.health import Nvlink
 from pulsed.model.tick import Extras
 from pulsed.model.vocabulary import NOTHING, POSITION, Value
@@ -158,7 +159,7 @@ class GpuInputs:
     severities: dict[str, int] = field(default_factory=dict)
     values: tuple[Value, ...] = NO_INPUTS
     extras: Extras | None = None
-    measured_at: float = 0.0
+    measured_at: GpuSeconds = GPU_START
     gap_seconds: float = 0.0
     links_down: tuple[LinkDown, ...] = ()
     reads_xids: bool = False

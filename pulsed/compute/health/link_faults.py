@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xids import XidSeverity, xid_of
+from pulsed.model.clocks import GpuSeconds
 from pulsed.model.raw_tick import LinkFault
 
 LINK_XIDS = frozenset(range(144, 151))
@@ -118,15 +119,15 @@ class LinkDown(NamedTuple):
     Attributes:
         gpu: its index, or else its UUID.
         node: its host.
-        began: when, in Unix seconds.
+        began: when, by the clock of the GPU to which it is shown.
     """
 
     gpu: str
     node: str
-    began: float
+    began: GpuSeconds
 
-    def precedes(self, code: int, began: float) -> bool:
-        """Return whether a fault that began at a Unix time may follow from it."""
+    def precedes(self, code: int, began: GpuSeconds) -> bool:
+        """Return whether a fault that began at a time of that clock may follow from it."""
         return code in FOLLOWERS and abs(self.began - began) <= WINDOW
 
     def __str__(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsed.compute.sample import InputState, has_passed
+from pulsed.model.clocks import EPOCH, GPU_START, GpuSeconds, Unix
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, is_another
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
 
@@ -35,21 +36,21 @@ class Reachability:
 
     polls_missed: float | None = 0.0
     polls_unlisted: float = 0.0
-    missed_since: float | None = None
-    last_seen: float = 0.0
-    _seen: float = 0.0
+    missed_since: Unix | None = None
+    last_seen: Unix = EPOCH
+    _seen: GpuSeconds = GPU_START
 
-    def expect(self, last_seen: float) -> None:
-        """Continue with the time in Unix seconds at which it last answered."""
+    def expect(self, last_seen: Unix, now: GpuSeconds) -> None:
+        """Continue now with the time in Unix seconds at which it last answered."""
         self.last_seen = last_seen
-        self._seen = -LOST_SECONDS
+        self._seen = GpuSeconds(now - LOST_SECONDS)
 
-    def resume(self, now: float) -> None:
+    def resume(self, now: GpuSeconds) -> None:
         """Continue after a time in which the source did not deliver, which proves nothing."""
         self._seen = max(self._seen, now)
 
     def update(
-        self, state: InputState, reading: Reading, time: float, now: float, *, has_peers: bool, is_evident: bool
+        self, state: InputState, reading: Reading, time: Unix, now: GpuSeconds, *, has_peers: bool, is_evident: bool
     ) -> None:
         """Record a sample of a GPU that the source lists: its state, its reading, and its time in Unix seconds and by
         the GPU's clock.
@@ -72,7 +73,7 @@ class Reachability:
         elif has_peers or is_evident:
             self.polls_missed = self._count_poll(time, now)
 
-    def update_unlisted(self, time: float, now: float, *, is_evident: bool) -> None:
+    def update_unlisted(self, time: Unix, now: GpuSeconds, *, is_evident: bool) -> None:
         """Record a sample without the GPU; one that was lost before stays lost."""
         if not self.last_seen and not is_evident:
             self.polls_missed = None
@@ -83,7 +84,7 @@ class Reachability:
         else:
             self.polls_missed, self.polls_unlisted = None, polls
 
-    def _count_poll(self, time: float, now: float) -> float:
+    def _count_poll(self, time: Unix, now: GpuSeconds) -> float:
         """Return how many polls have missed it with this one: two once that is long enough."""
         is_long = self.missed_since is not None and has_passed(LOST_SECONDS, self._seen, now)
         self.missed_since = time if self.missed_since is None else self.missed_since
@@ -126,9 +127,9 @@ class ResetSign:
     """
 
     highest: Value = None
-    since: float | None = None
+    since: GpuSeconds | None = None
 
-    def update(self, value: Value, now: float) -> float | None:
+    def update(self, value: Value, now: GpuSeconds) -> GpuSeconds | None:
         """Return the time of a reset, once a second measurement confirms it; None for none."""
         if value is None:
             return None
@@ -151,7 +152,7 @@ class Restarted(NamedTuple):
         exporter: whether the exporter was.
     """
 
-    gpu: float | None
+    gpu: GpuSeconds | None
     engine: bool
     exporter: bool
 
@@ -176,7 +177,7 @@ class Restarts:
         """Take another source of the same GPU: it has its own engine and exporter, and may be some time behind."""
         self.epoch, self.energy, self.absent = self.epoch._replace(engine="", exporter=""), ResetSign(), 0
 
-    def update_epoch(self, epoch: Epoch, previous: float, now: float, time: float) -> Restarted:
+    def update_epoch(self, epoch: Epoch, previous: GpuSeconds, now: GpuSeconds, time: Unix) -> Restarted:
         """Return what another epoch shows.
 
         Args:
@@ -191,7 +192,7 @@ class Restarts:
         if is_booted or is_loaded:
             self.energy = ResetSign()  # its counters begin again
         if is_booted:
-            booted = now - (time - epoch.booted) if epoch.booted else now
+            booted = GpuSeconds(now - (time - epoch.booted)) if epoch.booted else now
             return Restarted(min(max(booted, previous), now), engine=True, exporter=True)
         engine, exporter = is_another(epoch.engine, before.engine), is_another(epoch.exporter, before.exporter)
         return Restarted(now if is_loaded else None, engine, exporter)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from math import inf
 from typing import ClassVar, NamedTuple
 
 from pulsed.compute.health.inputs import IN_EXTRAS, INPUT_POSITION, GpuInputs
@@ -18,6 +17,7 @@ from pulsed.compute.health.windows import CounterIncrease, DutyCounter
 from pulsed.compute.products import limits_of
 from pulsed.compute.sample import has_passed
 from pulsed.durations import in_words
+from pulsed.model.clocks import GPU_NEVER, GpuSeconds
 from pulsed.model.health import SEVERITY, State
 from pulsed.model.vocabulary import Value
 
@@ -58,14 +58,14 @@ class RuleState:
     """
 
     severity: int = -1
-    until: float = -inf
-    kept_until: float = -inf
-    reached_since: dict[int, float] = field(default_factory=dict)
-    below_since: float | None = None
+    until: GpuSeconds = GPU_NEVER
+    kept_until: GpuSeconds = GPU_NEVER
+    reached_since: dict[int, GpuSeconds] = field(default_factory=dict)
+    below_since: GpuSeconds | None = None
     measure: float | None = None
     is_covered: bool = False
     events: int = 0
-    event_at: float | None = None
+    event_at: GpuSeconds | None = None
     xid: int | None = None
     suspects: tuple[str, ...] = ()
     detail: str = ""
@@ -247,10 +247,10 @@ class Rule:
                 kept = max(kept, severity)
         return reached, kept
 
-    def observe(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+    def observe(self, state: RuleState, inputs: GpuInputs, now: GpuSeconds) -> None:
         """Record what happened and what lasted since the sample before."""
 
-    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: GpuSeconds) -> None:
         """Update the state for one GPU."""
         measure = state.measure = self.by(self, state, inputs)
         if measure is None:
@@ -266,7 +266,7 @@ class Rule:
             if self.when and (reached > 0 or state.severity > 0):  # conditions only lower the severity
                 reached, kept = self._conditional(reached, kept, inputs)
         if state.is_covered and reached < 0:
-            state.kept_until = self.latched_until(state, now) if state.severity > 0 else -inf
+            state.kept_until = self.latched_until(state, now) if state.severity > 0 else GPU_NEVER
         state.is_covered = reached >= 0
         if not state.is_covered:
             state.reached_since, state.below_since = {}, None
@@ -286,7 +286,7 @@ class Rule:
                 return 0, 0
         return reached, kept
 
-    def _entered(self, state: RuleState, reached: int, inputs: GpuInputs, now: float) -> int:
+    def _entered(self, state: RuleState, reached: int, inputs: GpuInputs, now: GpuSeconds) -> int:
         """Return the worst severity that has been reached for long enough; a repeated reading adds no time to it."""
         if not self.enter:
             return reached
@@ -294,26 +294,26 @@ class Rule:
         state.reached_since = since
         return max([at for at, begin in since.items() if has_passed(self.enter, begin, inputs.measured_at)], default=0)
 
-    def _update_severity(self, state: RuleState, target: int, now: float) -> None:
+    def _update_severity(self, state: RuleState, target: int, now: GpuSeconds) -> None:
         """Raise the severity at once; lower it after its minimum time, and after a time without a break below it."""
         if target > state.severity:
-            state.severity, state.until, state.below_since = target, now + self.hold, None
+            state.severity, state.until, state.below_since = target, GpuSeconds(now + self.hold), None
         elif target == state.severity:
             state.below_since = None
         else:
             state.below_since = now if state.below_since is None else state.below_since
-            if has_passed(0.0, max(state.until, state.below_since + self.release), now):
+            if has_passed(0.0, max(state.until, GpuSeconds(state.below_since + self.release)), now):
                 state.severity, state.below_since = target, None
 
-    def latched_until(self, state: RuleState, now: float) -> float:
+    def latched_until(self, state: RuleState, now: GpuSeconds) -> GpuSeconds:
         """Return until when a raised state would be kept if its inputs disappeared now."""
-        return now + self.lasts if self.lasts else -inf
+        return GpuSeconds(now + self.lasts) if self.lasts else GPU_NEVER
 
     def rests(self, state: RuleState, inputs: GpuInputs) -> bool:
         """Return whether its state stays as it is for as long as its inputs do."""
         return state.severity <= 0 and not state.reached_since and (inputs.extras is None or not self._reads_extras)
 
-    def resolve(self, state: RuleState, moment: float) -> None:
+    def resolve(self, state: RuleState, moment: GpuSeconds) -> None:
         """Resolve what lasts until a reset of the GPU, which happened at a moment."""
         if self.lasts and self.ends_with_reset:
-            state.kept_until = -inf
+            state.kept_until = GPU_NEVER

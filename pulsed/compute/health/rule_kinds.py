@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import ClassVar
 
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
 from pulsed.compute.health.rule import Measure, Rule, RuleState, When
 from pulsed.compute.health.windows import MICROSECONDS, CounterIncrease, DutyCounter
 from pulsed.durations import MINUTE, in_words
+from pulsed.model.clocks import GPU_NEVER, GpuSeconds
 from pulsed.model.health import SEVERITY, State
 
 NEWER_CODE = "look it up in the documentation of the driver and apply it"
@@ -92,7 +92,7 @@ class Increase(Rule):
         """Whether each step of the counter is an event."""
         return not self.per
 
-    def observe(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+    def observe(self, state: RuleState, inputs: GpuInputs, now: GpuSeconds) -> None:
         """Record the values of the counters."""
         is_first = True
         for name, position in self.named_positions:
@@ -107,7 +107,7 @@ class Increase(Rule):
                 state.events += max(1, int(grown))
             is_first = False
 
-    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: GpuSeconds) -> None:
         """Update the state for one GPU."""
         Rule.evaluate(self, state, inputs, now)
         state.detail = links_text(link_counts(inputs.extras, self.inputs) or ()) if state.severity > 0 else ""
@@ -117,11 +117,15 @@ class Increase(Rule):
         is_quiet = state.event_at is None and all(counter.settled for counter in state.increases.values())
         return is_quiet and Rule.rests(self, state, inputs)
 
-    def latched_until(self, state: RuleState, now: float) -> float:
+    def latched_until(self, state: RuleState, now: GpuSeconds) -> GpuSeconds:
         """Return when the newest increase leaves its window, of a rule whose increases are events."""
-        return max([increase.ends for increase in state.increases.values()], default=-inf) if self.lasts else -inf
+        return (
+            max([increase.ends for increase in state.increases.values()], default=GPU_NEVER)
+            if self.lasts
+            else GPU_NEVER
+        )
 
-    def resolve(self, state: RuleState, moment: float) -> None:
+    def resolve(self, state: RuleState, moment: GpuSeconds) -> None:
         """Drop increases before a reset of the GPU."""
         Rule.resolve(self, state, moment)
         for increase in state.increases.values():
@@ -166,7 +170,7 @@ class Lanes(Rule):
         """The states that it can raise, the mildest first."""
         return ("info", *self.levels)
 
-    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: GpuSeconds) -> None:
         """Update the state for one GPU."""
         Rule.evaluate(self, state, inputs, now)
         if inputs.has_lanes_by_design and state.severity > SEVERITY["info"]:
@@ -195,7 +199,7 @@ class DiagResults(Rule):
     has_events: ClassVar = True
     needs_all: ClassVar = False
 
-    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: GpuSeconds) -> None:
         """Update the state for one GPU; a result that is there from the start is of an unknown age."""
         results = tuple([inputs.values[position] for position in self.positions])
         if state.results and any(
@@ -251,7 +255,7 @@ class Duty(Rule):
         """The states that it can raise, the mildest first."""
         return (*(("info",) if self.uncertain else ()), *self.levels)
 
-    def observe(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+    def observe(self, state: RuleState, inputs: GpuInputs, now: GpuSeconds) -> None:
         """Record the values of the counters and the share of the bits, once a part of `clock_events` is complete."""
         state.share = inputs.clock_events.share(self.bits, self.window) if self.bits else None
         for name, position in self.named_positions:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pulsed.compute.health.checks import BY_ID
+from pulsed.model.clocks import Unix
 from pulsed.model.health import CheckState, Health, worst_state
 
 
@@ -29,7 +30,7 @@ def limited_to(health: Health, checks: Collection[str]) -> Health:
     return limited if is_known else replace(limited, state="unknown")
 
 
-def unobserved(health: Health, since: float, age: float, reason: str) -> Health:
+def unobserved(health: Health, since: Unix, age: float, reason: str) -> Health:
     """Return the health of a GPU whose source does not deliver: states kept without inputs stay, others are unknown.
 
     A missing observation is a problem of the source, not of the GPU.

@@ -6,12 +6,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
 from pulsed.compute.sample import ROUNDING, has_passed
 from pulsed.durations import MINUTE
+from pulsed.model.clocks import GPU_NEVER, GpuSeconds
 from pulsed.model.health import STATES, State
 from pulsed.model.vocabulary import Reading
 
@@ -55,7 +55,7 @@ _BARE = 0x200 | 0x400
 class Part(NamedTuple):
     """When a part ended, the seconds and the samples in it, and the seconds by mask, for masks with any bit."""
 
-    ended: float
+    ended: GpuSeconds
     seconds: float
     samples: int
     seconds_by_mask: Mapping[int, float]
@@ -72,11 +72,11 @@ class ClockEvents:
     shares: Shares = ()
     _parts: list[Part] = field(default_factory=list)
     _seconds_by_mask: dict[int, float] = field(default_factory=dict)
-    _begun: float | None = None
+    _begun: GpuSeconds | None = None
     _seconds: float = 0.0
     _samples: int = 0
 
-    def update(self, mask: float | None, is_busy: bool, seconds: float, now: float) -> bool:
+    def update(self, mask: float | None, is_busy: bool, seconds: float, now: GpuSeconds) -> bool:
         """Add a sample that covers some seconds.
 
         Returns:
@@ -166,11 +166,11 @@ class CounterIncrease:
     last: float | None = None
     peak: float | None = None
     before: float | None = None
-    parts: tuple[tuple[float, float], ...] = ()
+    parts: tuple[tuple[GpuSeconds, float], ...] = ()
     settled: bool = False
-    grown: float | None = None
+    grown: GpuSeconds | None = None
 
-    def update(self, value: float, now: float, gap: float = 0.0) -> float:
+    def update(self, value: float, now: GpuSeconds, gap: float = 0.0) -> float:
         """Return the increase since the last value.
 
         Args:
@@ -227,11 +227,11 @@ class CounterIncrease:
         return sum([amount for _, amount in self.parts]) if self.parts else 0.0
 
     @property
-    def ends(self) -> float:
+    def ends(self) -> GpuSeconds:
         """When the newest increase leaves the window."""
-        return self.parts[-1][0] + self.seconds if self.parts else -inf
+        return GpuSeconds(self.parts[-1][0] + self.seconds) if self.parts else GPU_NEVER
 
-    def drop_before(self, moment: float) -> None:
+    def drop_before(self, moment: GpuSeconds) -> None:
         """Drop the increases before a moment."""
         self.parts = tuple([part for part in self.parts if part[0] >= moment])
 
@@ -254,7 +254,7 @@ class ErrorCounters:
     values: tuple[tuple[str, float], ...] = ()
     _counters: dict[str, tuple[str, CounterIncrease]] = field(default_factory=dict)
 
-    def update(self, reading: Reading, now: float) -> None:
+    def update(self, reading: Reading, now: GpuSeconds) -> None:
         """Take the next measurement at seconds of the GPU's clock."""
         values: list[tuple[str, float]] = []
         for kind, quantities in ERROR_QUANTITIES.items():
@@ -283,9 +283,9 @@ class DutyCounter:
 
     share: float | None = None
     is_proven: bool = False
-    points: list[tuple[float, float]] = field(default_factory=list)
+    points: list[tuple[GpuSeconds, float]] = field(default_factory=list)
 
-    def update(self, value: float | None, now: float, window: float) -> None:
+    def update(self, value: float | None, now: GpuSeconds, window: float) -> None:
         """Update the share of a window in seconds; a missing value restarts it."""
         points = self.points
         self.share = None

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from math import inf
 from typing import NamedTuple
 
 from pulsed.compute.health.xids import FOLLOWER, xid_of
+from pulsed.model.clocks import GPU_NEVER, GPU_START, GpuSeconds, Unix
 from pulsed.model.raw_tick import KernelEvent, LinkFault
 from pulsed.model.tick import Extras
 
@@ -50,22 +50,22 @@ class XidRecord:
         places: when a message named a place on the chip within the last day, and the place.
     """
 
-    last: float
+    last: GpuSeconds
     dated: bool
     cleared: bool = False
     count: int = 0
-    bursts: list[tuple[float, Programs]] = field(default_factory=list)
+    bursts: list[tuple[GpuSeconds, Programs]] = field(default_factory=list)
     fault: LinkFault | None = None
     cause: int | None = None
     action: int | None = None
-    places: list[tuple[float, str]] = field(default_factory=list)
+    places: list[tuple[GpuSeconds, str]] = field(default_factory=list)
 
     @property
-    def began(self) -> float:
+    def began(self) -> GpuSeconds:
         """When the newest burst began."""
         return self.bursts[-1][0] if self.bursts else self.last
 
-    def describe(self, event: KernelEvent, moment: float) -> None:
+    def describe(self, event: KernelEvent, moment: GpuSeconds) -> None:
         """Add the details of a message of the kernel, which a gauge may have announced before."""
         if self.dated and moment < self.last - BURST_GAP:
             return
@@ -127,7 +127,7 @@ class RepeatedXid(NamedTuple):
 class _Burst(NamedTuple):
     """When an event of a code was reported last, and by input, how many it has reported in the burst."""
 
-    reported: float
+    reported: GpuSeconds
     counts: dict[str, int]
 
 
@@ -150,15 +150,15 @@ class XidLog:
     beyond: int | None = None
     others: int = 0
     last: int | None = None
-    begun: float = 0.0
+    begun: GpuSeconds = GPU_START
     totals: dict[int, float] | None = None
     _gauge: int | None = None
     _has_none: bool = False
     _is_blank: bool = False
     _counts: frozenset[int] | None = None
     _bursts: dict[int, _Burst] = field(default_factory=dict)
-    _cleared_at: float = -inf
-    _older: dict[int, tuple[float, KernelEvent]] = field(default_factory=dict)
+    _cleared_at: GpuSeconds = GPU_NEVER
+    _older: dict[int, tuple[GpuSeconds, KernelEvent]] = field(default_factory=dict)
     """By code, when the kernel logged it before the first sample, and the message."""
 
     @property
@@ -193,7 +193,9 @@ class XidLog:
         """Take another source of the same GPU: its present values are not new, and it has counts of its own."""
         self._gauge, self._has_none, self.totals, self._counts = None, False, None, None
 
-    def update(self, gauge: float | None, extras: Extras | None, programs: Programs, now: float) -> Mapping[int, int]:
+    def update(
+        self, gauge: float | None, extras: Extras | None, programs: Programs, now: GpuSeconds
+    ) -> Mapping[int, int]:
         """Return the codes that happened since the sample before, the follower 45 included, and how often.
 
         Args:
@@ -233,7 +235,7 @@ class XidLog:
         return +added
 
     def add_kernel_events(
-        self, events: Sequence[KernelEvent], programs: Programs, now: float, time: float
+        self, events: Sequence[KernelEvent], programs: Programs, now: GpuSeconds, time: Unix
     ) -> Mapping[int, int]:
         """Add messages of the kernel log about this GPU; return the codes that happened since the first sample, and how
         often.
@@ -244,7 +246,7 @@ class XidLog:
         """
         happened: Counter[int] = Counter()
         for event in events:
-            moment = now - (time - event.time)
+            moment = GpuSeconds(now - (time - event.time))
             record = self.records.get(event.code)
             if record is not None:
                 record.describe(event, moment)
@@ -260,14 +262,14 @@ class XidLog:
                     del self._older[next(iter(self._older))]
         return +happened
 
-    def clear(self, moment: float) -> None:
+    def clear(self, moment: GpuSeconds) -> None:
         """Mark the codes before a reset of the GPU as cleared."""
         self._cleared_at = moment
         for record in self.records.values():
             if record.last < moment:
                 record.cleared = True
 
-    def repeated(self, now: float) -> RepeatedXid | None:
+    def repeated(self, now: GpuSeconds) -> RepeatedXid | None:
         """Return the code that keeps coming back, the one of a board first; None for none.
 
         The place on the chip decides where messages named it each time: the same one again is the board's, different
@@ -312,7 +314,7 @@ class XidLog:
                 yield "totals", code, max(1, int(total - before.get(code, 0.0)))
         self.totals = before | self.totals
 
-    def _add(self, code: int, source: str, count: int, programs: Programs, moment: float, now: float) -> int:
+    def _add(self, code: int, source: str, count: int, programs: Programs, moment: GpuSeconds, now: GpuSeconds) -> int:
         """Add events that an input reports now and that happened at a moment; return how many of them are new."""
         record, burst = self._record(code, now), self._bursts.get(code)
         counts = burst.counts if burst is not None and now - burst.reported < BURST_GAP else {}
@@ -330,7 +332,7 @@ class XidLog:
         self._name_last(code)
         return new
 
-    def _record(self, code: int, now: float) -> XidRecord:
+    def _record(self, code: int, now: GpuSeconds) -> XidRecord:
         if code not in self.records:
             self._keep(code, XidRecord(now, dated=False))
         return self.records[code]

@@ -22,6 +22,7 @@ from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xids import CORROBORABLE, ENDED_BY, FOLLOWER, XidSeverity, advice_on, xid_of
 from pulsed.durations import DAY, in_words
+from pulsed.model.clocks import GpuSeconds
 from pulsed.model.health import SEVERITY, STATES, State
 
 MANY_LINKS = 3
@@ -71,7 +72,7 @@ class XidRule(Rule):
             return severity == "crit"
         return self.choose == "warning" and severity in ("info", "warn") and code != FOLLOWER
 
-    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: GpuSeconds) -> None:
         """Update the state for one GPU."""
         state.xid, state.suspects, state.detail, state.advice, severity = None, (), "", "", 0
         if inputs.xids.records:
@@ -98,7 +99,7 @@ class XidRule(Rule):
             ("time_known", float(record.dated)),
         )
 
-    def _repeated(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
+    def _repeated(self, state: RuleState, inputs: GpuInputs, now: GpuSeconds) -> int:
         repeated = inputs.xids.repeated(now)
         if repeated is None:
             return 0
@@ -114,7 +115,7 @@ class XidRule(Rule):
             state.advice = "look for the errors in the logs of these programs"
         return SEVERITY["info" if state.suspects or repeated.is_of_programs else "warn"]
 
-    def _worst(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
+    def _worst(self, state: RuleState, inputs: GpuInputs, now: GpuSeconds) -> int:
         worst, newest = 0, -inf
         for code, record in inputs.xids.records.items():
             raised = self._raised(code, record, inputs, now)
@@ -125,7 +126,7 @@ class XidRule(Rule):
             _describe(state, state.xid, inputs, STATES[worst + 1])
         return worst
 
-    def _raised(self, code: int, record: XidRecord, inputs: GpuInputs, now: float) -> State | None:
+    def _raised(self, code: int, record: XidRecord, inputs: GpuInputs, now: GpuSeconds) -> State | None:
         """Return the state that a code means in this rule; None for none."""
         if isinstance(self.choose, int):
             return self._kept(self.states[0] if code == self.choose and record.dated else None, record, now)
@@ -157,7 +158,7 @@ class XidRule(Rule):
             return None
         return self._kept("crit" if is_critical else "info" if severity == "info" else "warn", record, now)
 
-    def _kept(self, state: State | None, record: XidRecord, now: float) -> State | None:
+    def _kept(self, state: State | None, record: XidRecord, now: GpuSeconds) -> State | None:
         """Return a state; None once it has ended."""
         return state if state is not None and now < record.last + self.keep[state] else None
 

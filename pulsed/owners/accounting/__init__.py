@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from pulsed.model.clocks import EPOCH, START, Monotonic, Unix
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner, Owners
@@ -76,10 +77,10 @@ class _TargetView:
     is_current: bool = True
     ticks: int = 0
     swept: int = 0
-    swept_at: float = 0.0
+    swept_at: Monotonic = START
     leaked: frozenset[GpuKey] = frozenset()
     shown: list[tuple[Device, Owners | None, bool]] = field(default_factory=list)
-    _held_since: dict[GpuKey, float] = field(default_factory=dict)
+    _held_since: dict[GpuKey, Monotonic] = field(default_factory=dict)
 
     def find_leaks(self, tick: Tick) -> bool:
         """Find the GPUs whose memory has leaked; return whether they are others than before."""
@@ -106,7 +107,7 @@ class OwnerAccounting:
 
     def __init__(
         self,
-        ended_at: Callable[[Owner], float | None] = lambda owner: None,
+        ended_at: Callable[[Owner], Monotonic | None] = lambda owner: None,
         on_end: Callable[[OwnerAccount], object] = lambda account: None,
         on_return: Callable[[OwnerAccount], object] = lambda account: None,
     ) -> None:
@@ -171,11 +172,11 @@ class OwnerAccounting:
         self.settle(accounts)
         return accounts
 
-    def current(self, time: float) -> Sequence[OwnerAccount]:
+    def current(self, time: Unix) -> Sequence[OwnerAccount]:
         """Return the accounts of all owners that have a GPU. Owners of an earlier run of the daemon whose target does
         not deliver yet still have their GPUs, with a gap up to a Unix time."""
         gaps = [(account, max(time - account.last_seen, 0.0)) for account in self._owners.restored]
-        restored = [replace(each, now=each.now + gap, elapsed=each.elapsed + gap) for each, gap in gaps]
+        restored = [replace(each, now=Monotonic(each.now + gap), elapsed=each.elapsed + gap) for each, gap in gaps]
         return [*self.running, *restored]
 
     def settle(self, accounts: Iterable[OwnerAccount]) -> None:
@@ -200,7 +201,7 @@ class OwnerAccounting:
         """Yield the GPUs that an owner has kept since their target has not listed them."""
         return (gpu.device for key in account.holding if (gpu := self._gpus[key]).missed is not None)
 
-    def sweep(self, now: float, targets: Container[str] = ()) -> Sequence[OwnerChange]:
+    def sweep(self, now: Monotonic, targets: Container[str] = ()) -> Sequence[OwnerChange]:
         """End owners of targets that have been silent and are not read any more.
 
         Args:
@@ -241,7 +242,7 @@ class OwnerAccounting:
             if not gpu.owners and (last := self._last(gpu)) is not None:
                 gpu.close(*last)
         times = [view.tick.time for view in self._views.values()]
-        return self._free.account(self._gpus.values(), max(times, default=0.0))
+        return self._free.account(self._gpus.values(), max(times, default=EPOCH))
 
     def end_free(self) -> None:
         """End the account of the time without an owner, and begin the next one: there is one a day."""

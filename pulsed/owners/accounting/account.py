@@ -6,9 +6,9 @@ Time and energy of a GPU without an owner are charged to `FREE`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf
 from typing import NamedTuple
 
+from pulsed.model.clocks import MONOTONIC_NEVER, START, Monotonic, Unix
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.health import Health
 from pulsed.model.host import JobHostUsage
@@ -42,7 +42,7 @@ class OwnerEvent(NamedTuple):
     findings, and where a check is no longer raised.
     """
 
-    time: float
+    time: Unix
     check: str
     before: str
     after: str
@@ -75,8 +75,8 @@ class OwnerCondition:
 
     check: str
     state: str
-    since: float
-    until: float | None
+    since: Unix
+    until: Unix | None
     message: str
     remedy: str
     was_raised: bool = False
@@ -109,9 +109,9 @@ class GpuAccount:
     """
 
     device: Device
-    since: float | None = None
+    since: Monotonic | None = None
     held: float = 0.0
-    left: float | None = None
+    left: Monotonic | None = None
     is_announced: bool = False
     alone: CounterVector = EMPTY
     shared: CounterVector = EMPTY
@@ -124,8 +124,8 @@ class GpuAccount:
     memory_bytes: Value = None
     extremes: Extremes = field(default_factory=Extremes)
     bridged_joules: float = 0.0
-    energy: tuple[float, float] | None = None
-    bridge: tuple[float, float, int] | None = None
+    energy: tuple[float, Unix] | None = None
+    bridge: tuple[float, Unix, int] | None = None
     violations: list[Value] = field(default_factory=lambda: [None] * len(VIOLATIONS))
     events: list[OwnerEvent] = field(default_factory=list)
     conditions: dict[str, OwnerCondition] = field(default_factory=dict)
@@ -169,11 +169,11 @@ class GpuAccount:
         """Energy by the same part; None if one of both was never known."""
         return total(self.allocated, "class_energy_joules")
 
-    def held_seconds(self, now: float) -> float:
+    def held_seconds(self, now: Monotonic) -> float:
         """Return how long the owner has had it, at a moment of the clock of the ticks."""
         return self.held + (max(now - self.since, 0.0) if self.since is not None else 0.0)
 
-    def begin(self, now: float, known_at: float) -> float:
+    def begin(self, now: Monotonic, known_at: Monotonic) -> Monotonic:
         """Note that the owner has the GPU from a moment on; return since when.
 
         If the GPU's owners have been unknown since the owner lost it, as when a page lost its labels, it never did;
@@ -183,7 +183,7 @@ class GpuAccount:
         self.left = None
         return self.since
 
-    def end(self, now: float) -> None:
+    def end(self, now: Monotonic) -> None:
         """Note that the owner has lost the GPU, if it had it."""
         if self.since is not None:
             self.held, self.since, self.left = self.held_seconds(now), None, now
@@ -219,7 +219,7 @@ class GpuAccount:
         if len(self.events) < MAX_EVENTS:
             self.events.append(event)
 
-    def inspect(self, health: Health, time: float) -> None:
+    def inspect(self, health: Health, time: Unix) -> None:
         """Note the condition of the GPU when the owner gets it, at a Unix time."""
         for check in health.checks:
             if check.state not in RAISED:
@@ -229,7 +229,7 @@ class GpuAccount:
                 self._update_condition(check.id, check.state, since, check.message, check.remedy, was_raised=True)
 
     def _update_condition(
-        self, check: str, state: str, time: float, message: str = "", remedy: str = "", *, was_raised: bool = False
+        self, check: str, state: str, time: Unix, message: str = "", remedy: str = "", *, was_raised: bool = False
     ) -> None:
         condition = self.conditions.get(check)
         if state not in RAISED:
@@ -265,14 +265,14 @@ class OwnerAccount:
     """
 
     owner: Owner
-    begin: float
-    first_seen: float
-    last_seen: float
-    end: float | None = None
-    now: float = 0.0
+    begin: Unix
+    first_seen: Unix
+    last_seen: Unix
+    end: Unix | None = None
+    now: Monotonic = START
     elapsed: float = 0.0
-    first: float = -inf
-    left: float | None = None
+    first: Monotonic = MONOTONIC_NEVER
+    left: Unix | None = None
     gpus: dict[GpuKey, GpuAccount] = field(default_factory=dict)
     holding: set[GpuKey] = field(default_factory=set)
     absent_ticks: int = 0
@@ -287,22 +287,22 @@ class OwnerAccount:
         return self.owner.key == LEAKED.key
 
     @property
-    def begun(self) -> float:
+    def begun(self) -> Monotonic:
         """When it began, in seconds of the clock of the ticks."""
-        return self.now - self.elapsed
+        return Monotonic(self.now - self.elapsed)
 
-    def advance(self, now: float, time: float) -> None:
+    def advance(self, now: Monotonic, time: Unix) -> None:
         """Note that the owner has a GPU at a moment of the clock of the ticks, which is a Unix time."""
         if now > self.now:
             self.elapsed += now - self.now
             self.now, self.last_seen = now, time
 
-    def retract(self, now: float) -> None:
+    def retract(self, now: Monotonic) -> None:
         """Note that the owner had its last GPU at a moment of the clock of the ticks, not for as long as assumed."""
         self.elapsed -= max(self.now - now, 0.0)
         self.now = min(self.now, now)
 
-    def resume(self, now: float, time: float) -> None:
+    def resume(self, now: Monotonic, time: Unix) -> None:
         """Continue after a restart of pulsed, at a moment of the new clock, which is a Unix time.
 
         The wall clock alone has the length of the gap.
@@ -310,9 +310,9 @@ class OwnerAccount:
         gap = max(time - self.last_seen, 0.0)
         for gpu in self.gpus.values():
             gpu.end(self.now)
-            gpu.left = None if gpu.left is None else now - gap
+            gpu.left = None if gpu.left is None else Monotonic(now - gap)
             gpu.findings = {}
-        self.now = now - gap
+        self.now = Monotonic(now - gap)
 
     def on(self, device: Device) -> GpuAccount:
         """Return the account on a GPU, a new one if it had not had it."""

@@ -8,6 +8,7 @@ from math import inf, isfinite
 from operator import itemgetter
 from typing import NamedTuple
 
+from pulsed.model.clocks import MONOTONIC_NEVER, UNIX_NEVER, Monotonic, Unix
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device
 from pulsed.model.owner import OwnerKind, OwnerUse
@@ -90,23 +91,23 @@ class AccountedGpu:
     extremes: Extremes = field(default_factory=Extremes)
     moments: Moments = field(default_factory=Moments)
     observed: float = 0.0
-    first_energy: tuple[float, float] | None = None
+    first_energy: tuple[float, Unix] | None = None
     is_known: bool = False
     missed: Tick | None = None
-    known_at: float = -inf
+    known_at: Monotonic = MONOTONIC_NEVER
     unsettled: int = 0
     unsettled_seconds: float = 0.0
     changed: Accounts = ()
     board_energy: BoardEnergy = NO_ENERGY
     free: CounterVector = EMPTY
     departed: Accounts = ()
-    entered: float = -inf
+    entered: Unix = UNIX_NEVER
 
     def assign(self, owners: Accounts) -> None:
         """Set the owners of the segment, with equal shares."""
         self.owners, self.parts = owners, (GpuPart(1.0 / len(owners)),) * len(owners) if owners else ()
 
-    def owners_of(self, time: float, *, is_raised: bool) -> Accounts:
+    def owners_of(self, time: Unix, *, is_raised: bool) -> Accounts:
         """Return the owners of a change of health at a Unix time.
 
         A problem that a job ends with shows in the sample in which another one has the GPU, and on a page in the first

@@ -16,6 +16,7 @@ from typing import Any
 
 from pulsed.compute.activity import media_of
 from pulsed.compute.saturation import mfu_ratio
+from pulsed.model.clocks import Unix
 from pulsed.model.result import Result
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
@@ -163,10 +164,10 @@ class Extremes:
     longest_pause: float = 0.0
     waits: int = 0
     waited: float = 0.0
-    last_work: Value = None
-    last_sample: Value = None
+    last_work: Unix | None = None
+    last_sample: Unix | None = None
 
-    def add_sample(self, reading: Reading, seconds: float, time: float, *, is_idle: bool) -> None:
+    def add_sample(self, reading: Reading, seconds: float, time: Unix, *, is_idle: bool) -> None:
         """Add a sample at a Unix time; a sample that covers no time is ignored."""
         if seconds <= 0.0:
             return

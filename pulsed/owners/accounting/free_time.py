@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Device
 from pulsed.owners.accounting.account import FREE, OwnerAccount
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
@@ -14,10 +15,10 @@ class FreeTime:
     """Collects the time without an owner that GPUs have counted, until it is reset."""
 
     def __init__(self) -> None:
-        self._since: float | None = None
+        self._since: Unix | None = None
         self._forgotten: dict[str, tuple[Device, CounterVector]] = {}  # of GPUs that are gone, by node
 
-    def begin(self, time: float) -> None:
+    def begin(self, time: Unix) -> None:
         """Begin at a Unix time, unless it has begun."""
         if self._since is None:
             self._since = time
@@ -27,7 +28,7 @@ class FreeTime:
         device, free = self._forgotten.get(gpu.device.entity.node, (gpu.device, EMPTY))
         self._forgotten[device.entity.node] = device, added(free, gpu.free)
 
-    def account(self, gpus: Iterable[AccountedGpu], time: float) -> OwnerAccount | None:
+    def account(self, gpus: Iterable[AccountedGpu], time: Unix) -> OwnerAccount | None:
         """Return the account up to a Unix time; None if there was no such time."""
         parts = [*((gpu.device, gpu.free) for gpu in gpus), *self._forgotten.values()]
         parts = [part for part in parts if part[1] is not EMPTY]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from math import inf
 from operator import add
 from typing import NamedTuple
 
+from pulsed.model.clocks import MONOTONIC_NEVER, Monotonic
 from pulsed.model.host import CpuReading, InfinibandPort
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.balance import NETWORK, gpu_totals
@@ -20,7 +20,7 @@ TRAFFIC = ("receive_bytes", "transmit_bytes")
 
 
 class _Totals(NamedTuple):
-    now: float
+    now: Monotonic
     values: Sequence[float]
 
 
@@ -28,21 +28,21 @@ class HostTotals:
     """Totals that never decrease, of readings that are more frequent or rarer than the moments that are requested."""
 
     def __init__(self, size: int) -> None:
-        self._readings: deque[_Totals] = deque([_Totals(-inf, [0.0] * size)])
+        self._readings: deque[_Totals] = deque([_Totals(MONOTONIC_NEVER, [0.0] * size)])
 
     @property
-    def last(self) -> float:
+    def last(self) -> Monotonic:
         """When the last reading was, in seconds of the clock of the ticks."""
         return self._readings[-1].now
 
-    def add(self, now: float, gains: Sequence[float] | None, limit: float) -> None:
+    def add(self, now: Monotonic, gains: Sequence[float] | None, limit: float) -> None:
         """Add gains since the last reading, None if they are not known; readings older than `limit` are forgotten."""
         before = self._readings[-1].values
         self._readings.append(_Totals(now, before if gains is None else list(map(add, before, gains))))
         while now - self._readings[0].now > limit:
             self._readings.popleft()
 
-    def at(self, now: float) -> Sequence[float]:
+    def at(self, now: Monotonic) -> Sequence[float]:
         """Return the totals at a moment, by linear interpolation; outside of the readings, the nearest reading."""
         later = self._readings[-1]
         for earlier in reversed(self._readings):
@@ -64,7 +64,7 @@ class HostNetwork:
         self.totals = HostTotals(2 * len(NETWORK))
         self._counters: Mapping[str, tuple[int, ...]] = {}
 
-    def add(self, now: float, ports: Sequence[InfinibandPort] | None, limit: float) -> None:
+    def add(self, now: Monotonic, ports: Sequence[InfinibandPort] | None, limit: float) -> None:
         """Add a reading.
 
         Args:
@@ -101,13 +101,13 @@ class BalanceRecorder:
     def __init__(self) -> None:
         self._network = HostNetwork()
         self._cpu_power = HostTotals(2)
-        self._before: dict[OwnerAccount, tuple[float, Sequence[float]]] = {}
+        self._before: dict[OwnerAccount, tuple[Monotonic, Sequence[float]]] = {}
 
-    def add_ports(self, now: float, ports: Sequence[InfinibandPort] | None, limit: float) -> None:
+    def add_ports(self, now: Monotonic, ports: Sequence[InfinibandPort] | None, limit: float) -> None:
         """Take a reading of the ports, as `HostNetwork.add`."""
         self._network.add(now, ports, limit)
 
-    def add_cpus(self, now: float, cpus: Sequence[CpuReading], limit: float) -> None:
+    def add_cpus(self, now: Monotonic, cpus: Sequence[CpuReading], limit: float) -> None:
         """Take readings of the host's processors: seconds and energy, where the power of all of them is known."""
         watts, elapsed = [cpu.power_watts for cpu in cpus], now - self._cpu_power.last
         is_known = watts and None not in watts and 0.0 < elapsed <= limit

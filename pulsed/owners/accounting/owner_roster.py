@@ -7,7 +7,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from pulsed.compute.accumulator import MAX_WATTS
+from pulsed.compute.plausibility_rules import MAX_WATTS
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
 from pulsed.model.tick import Tick
@@ -46,7 +47,7 @@ class OwnerChange(NamedTuple):
     kind: Literal["begin", "end"]
     owner: Owner
     device: Device
-    time: float
+    time: Unix
 
 
 class OwnerRoster:
@@ -66,7 +67,7 @@ class OwnerRoster:
     def __init__(
         self,
         gpus: Mapping[GpuKey, AccountedGpu],
-        ended_at: Callable[[Owner], float | None],
+        ended_at: Callable[[Owner], Monotonic | None],
         on_end: Callable[[OwnerAccount], object],
         on_return: Callable[[OwnerAccount], object],
     ) -> None:
@@ -77,7 +78,7 @@ class OwnerRoster:
         self._absent: dict[OwnerAccount, str] = {}
         self._saved: dict[tuple[str, str], OwnerAccount] = {}
         self._ended: OrderedDict[tuple[str, str], OwnerAccount] = OrderedDict()
-        self._resumes_until: float | None = None
+        self._resumes_until: Monotonic | None = None
         self._changes: list[OwnerChange] = []
         self._dropped: dict[tuple[str, str], None] = {}
         self.dropped = 0
@@ -102,7 +103,7 @@ class OwnerRoster:
         """Return whether another owner with the same name is there, such as a new pod: this one has ended."""
         return self._running.get(account.owner.key) is not account
 
-    def has_ended(self, account: OwnerAccount, now: float) -> bool:
+    def has_ended(self, account: OwnerAccount, now: Monotonic) -> bool:
         """Return whether an owner has ended although no tick shows its GPUs: a source lost it, another owner has its
         name, or it left its other GPUs `UNKNOWN_SECONDS` before a moment of the clock of the ticks."""
         if self.is_replaced(account) or self._lost_at(account) is not None:
@@ -191,10 +192,10 @@ class OwnerRoster:
         on_gpu = account.on(device)
         if on_gpu.since is None:
             is_first = not on_gpu.held and tick.now - account.first <= 2.0 * tick.interval
-            since = on_gpu.begin(account.now - account.elapsed if is_first else tick.now, gpu.known_at)
+            since = on_gpu.begin(account.begun if is_first else tick.now, gpu.known_at)
             if not on_gpu.is_announced:
                 on_gpu.is_announced = True
-                time = tick.time - (tick.now - since)
+                time = Unix(tick.time - (tick.now - since))
                 self._changes.append(OwnerChange("begin", account.owner, device, time))
         if on_gpu.bridge is not None and gpu.first_energy is not None:
             (before, then, sharers), (joules, time) = on_gpu.bridge, gpu.first_energy
@@ -211,7 +212,7 @@ class OwnerRoster:
         """Note an owner that had a GPU between two ticks, and in neither of both."""
         on_gpu = account.on(gpu.device)
         if account.first == tick.now:  # it is new
-            account.now, account.elapsed, account.last_seen = account.now - account.elapsed, 0.0, account.begin
+            account.now, account.elapsed, account.last_seen = account.begun, 0.0, account.begin
             on_gpu.held += max(self._left(account, tick) - account.now, 0.0)
             on_gpu.is_announced = True
             self._changes.append(OwnerChange("begin", account.owner, gpu.device, account.begin))
@@ -227,7 +228,7 @@ class OwnerRoster:
         if not account.holding:
             last_seen, now = account.last_seen, self._left(account, tick)
             now = max([now, *[gpu.left for gpu in account.gpus.values() if gpu.left is not None]])
-            account.left = tick.time - (tick.now - now)
+            account.left = Unix(tick.time - (tick.now - now))
             account.advance(now, last_seen)
             account.retract(now)
             self._absent[account] = target
@@ -242,7 +243,7 @@ class OwnerRoster:
                     self._end(account, account.left or tick.time)
         if self._saved:
             if self._resumes_until is None:
-                self._resumes_until = tick.now + RESUME_SECONDS
+                self._resumes_until = Monotonic(tick.now + RESUME_SECONDS)
             late = tick.now - self._resumes_until
             for key, account in list(self._saved.items()) if late > 0.0 else ():
                 held = [gpu.device.entity.key for gpu in account.gpus.values() if gpu.since is not None]
@@ -263,18 +264,18 @@ class OwnerRoster:
             if len(self._dropped) > MAX_DROPPED:
                 del self._dropped[next(iter(self._dropped))]
 
-    def _left(self, account: OwnerAccount, tick: Tick) -> float:
+    def _left(self, account: OwnerAccount, tick: Tick) -> Monotonic:
         """Return when an owner that is not in a tick lost its GPU, in seconds of the clock of the ticks: after its last
         sample, and not after the tick."""
         lost_at = self._lost_at(account)
         return tick.now if lost_at is None else min(lost_at, tick.now)
 
-    def _lost_at(self, account: OwnerAccount) -> float | None:
+    def _lost_at(self, account: OwnerAccount) -> Monotonic | None:
         """Return when a source lost an owner, if that was after its last sample; otherwise None."""
         ended = self._ended_at(account.owner)
         return None if ended is None or ended < account.now else ended
 
-    def _end(self, account: OwnerAccount, time: float) -> None:
+    def _end(self, account: OwnerAccount, time: Unix) -> None:
         account.end = time
         self._absent.pop(account, None)
         if self._running.get(account.owner.key) is account:

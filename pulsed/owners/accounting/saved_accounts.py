@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, get_args
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pulsed.json_text import json_bytes
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Device, Entity, EntityKind
 from pulsed.model.host import JobHostUsage
 from pulsed.model.owner import Owner
@@ -35,7 +36,7 @@ from pulsed.owners.accounting.counter_vector import dump, load
 
 SavedAccount = Mapping[str, Any]
 
-_Moment = Annotated[float, Field(ge=0.0, lt=253402300800.0)]  # to the year 9999, the last one of RFC 3339
+_Moment = Annotated[Unix, Field(ge=0.0, lt=253402300800.0)]  # to the year 9999, the last one of RFC 3339
 _Sum = Annotated[float, Field(ge=0.0, le=MAX_SUM)]
 _Counters = dict[str, Value]  # null: not a number of JSON
 
@@ -199,7 +200,7 @@ def load_device(saved: Mapping[str, str]) -> Device:
     return Device(Entity(**named), model, mig_uuid=mig_uuid)
 
 
-def _load_gpu(saved: _SavedGpu, last_seen: float) -> GpuAccount:
+def _load_gpu(saved: _SavedGpu, last_seen: Unix) -> GpuAccount:
     """Return the account of a GPU; the moment of the owner's last sample is 0."""
     same: dict[str, Any] = {name: getattr(saved, name) for name in _PLAIN}
     same |= {name: load(getattr(saved, name)) for name in _VECTORS}
@@ -221,7 +222,7 @@ MAX_ENDED_BYTES = 4 * 2**20
 _BEGIN = b'{"owner":'
 """The first bytes of an account; in its strings, quotes are escaped."""
 
-AccountKey = tuple[str, str, float]
+AccountKey = tuple[str, str, Unix]
 """Kind and id of an owner, and the begin of its account."""
 
 
@@ -230,7 +231,7 @@ class EndedAccounts:
 
     def __init__(self, max_ended: int = MAX_ENDED, max_bytes: int = MAX_ENDED_BYTES) -> None:
         self._max_ended, self._max_bytes = max_ended, max_bytes
-        self._kept: OrderedDict[AccountKey, tuple[Owner, float, bytes]] = OrderedDict()
+        self._kept: OrderedDict[AccountKey, tuple[Owner, Unix, bytes]] = OrderedDict()
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -271,7 +272,7 @@ class EndedAccounts:
         line = line[max(line.rfind(_BEGIN), 0) :]
         self._keep(ended_account(line), line)
 
-    def find(self, matches: Callable[[Owner, float], bool] = lambda owner, end: True) -> Iterator[OwnerAccount]:
+    def find(self, matches: Callable[[Owner, Unix], bool] = lambda owner, end: True) -> Iterator[OwnerAccount]:
         """Return the accounts whose owner and end match, the newest end first.
 
         They are found at once and unpacked one by one, which takes some 100 us each, even in another thread.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsed.background_tasks import FAILURES, aligned_sleep, keep_running
 from pulsed.errors import AttributionError, AttributionTimeout
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import BoardKey, Device, Entity, board_keys, profile_key
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
 from pulsed.model.tick import GpuRow, Tick
@@ -75,7 +76,7 @@ class Attribution:
         self._wall, self._clock = wall, clock
         self._running: dict[AttributionSource, tuple[SourceState, asyncio.Task[None]]] = {}
         self._states: tuple[SourceState, ...] = ()
-        self._ends: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._ends: OrderedDict[tuple[str, str], Monotonic] = OrderedDict()
         self._departures: deque[Departure] = deque(maxlen=KEPT_DEPARTURES)
         self._labels = SourceState(LABELS)
         self._completion: PodWorkloads | None = None
@@ -86,7 +87,7 @@ class Attribution:
     @property
     def states(self) -> Sequence[SourceState]:
         """The states of all sources in the order of precedence, without those that this host never had."""
-        self._labels.up = self._labels.age(self._clock()) <= LABELS_SECONDS
+        self._labels.up = self._labels.age(Monotonic(self._clock())) <= LABELS_SECONDS
         states = [*self._states, self._labels]
         if self._completion is not None:
             states.append(self._completion.state)
@@ -94,7 +95,7 @@ class Attribution:
 
     def note_labels(self) -> None:
         """Note that the labels of a page name owners."""
-        self._labels.succeed(self._wall(), self._clock())
+        self._labels.succeed(Unix(self._wall()), Monotonic(self._clock()))
 
     def apply(self, sources: Iterable[AttributionSource]) -> None:
         """Read these sources from now on, in this order of precedence. Equal ones are not interrupted."""
@@ -155,7 +156,7 @@ class Attribution:
         """Return the departures after one of a number, the oldest first."""
         return [each for each in self._departures if each.number > number]
 
-    def ended_at(self, owner: Owner) -> float | None:
+    def ended_at(self, owner: Owner) -> Monotonic | None:
         """Return when the first look found that an owner was gone, in monotonic seconds; None if no source had it."""
         return self._ends.get(owner.key)
 
@@ -181,7 +182,7 @@ class Attribution:
             log.info("attribution works again", extra={"source": state.name})
         state.up, state.message = claims is not None, ""
         if claims is not None:
-            state.succeed(self._wall(), self._clock())
+            state.succeed(Unix(self._wall()), Monotonic(self._clock()))
             for reason, count in claims.rejected.items():
                 state.errors[reason] = state.errors.get(reason, 0) + count
             if any(len(owners) > MAX_SHARERS for owners in claims.owners.values()):
@@ -195,7 +196,7 @@ class Attribution:
             log.warning("attribution failed", extra={"source": state.name, "error": message})
         state.up, state.message = False, message
         state.errors[reason] = state.errors.get(reason, 0) + 1
-        if state.age(self._clock()) > KEPT_SECONDS:
+        if state.age(Monotonic(self._clock())) > KEPT_SECONDS:
             self._set(state, NO_CLAIMS)
 
     def _set(self, state: SourceState, claims: Claims) -> None:
@@ -205,7 +206,7 @@ class Attribution:
             for key, owner in before - now:
                 self._departures.append(Departure(self.departed + 1, key, owner))
             gone = {owner.key for _, owner in before} - {owner.key for _, owner in now}
-            self._ends |= dict.fromkeys(gone, self._clock())
+            self._ends |= dict.fromkeys(gone, Monotonic(self._clock()))
             while len(self._ends) > KEPT_ENDS:
                 self._ends.popitem(last=False)
             self.version += 1

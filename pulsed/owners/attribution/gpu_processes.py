@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import ProcessesHidden
+from pulsed.model.clocks import Unix
 from pulsed.model.owner import Owner, OwnerKind, Owners
 from pulsed.model.raw_tick import GpuProcess
 from pulsed.owners.attribution.source import Claims
@@ -110,7 +111,7 @@ def _owner_of(pid: int) -> Owner | None:
             user, user_id = leader.username(), str(leader.uids().real)
             if group is None:
                 return Owner(
-                    "process", str(leader.pid), start_of(leader), user=user, user_id=user_id, name=leader.name()
+                    "process", str(leader.pid), Unix(start_of(leader)), user=user, user_id=user_id, name=leader.name()
                 )
             if group.kind == "container":
                 return Owner("container", group.id, user=user, user_id=user_id, container=group.id)

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import AttributionError
+from pulsed.model.clocks import EPOCH, Unix
 from pulsed.model.gpu import device_key
 from pulsed.model.job_names import COMPONENT, RAW_ID
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
@@ -49,8 +50,8 @@ class _Mapping:
     jobs: JobFile
 
     @property
-    def modified(self) -> float:
-        return self.signature[0] / 1e9
+    def modified(self) -> Unix:
+        return Unix(self.signature[0] / 1e9)
 
 
 @dataclass(unsafe_hash=True)
@@ -78,8 +79,8 @@ class MappingDirectory:
     # What the last look found; `_begins` has when each job got its first device, by job id, and `_changed` when the
     # newest of its files was modified.
     _files: Mapping[str, _Mapping] = field(default_factory=dict, init=False, compare=False)
-    _begins: Mapping[str, float] = field(default_factory=dict, init=False, compare=False)
-    _changed: Mapping[str, float] = field(default_factory=dict, init=False, compare=False)
+    _begins: Mapping[str, Unix] = field(default_factory=dict, init=False, compare=False)
+    _changed: Mapping[str, Unix] = field(default_factory=dict, init=False, compare=False)
     _claims: Claims = field(default=NO_CLAIMS, init=False, compare=False)
     _booted: float = field(default=math.inf, init=False, compare=False)
     _is_absent: bool = field(default=False, init=False, compare=False)
@@ -164,20 +165,20 @@ class MappingDirectory:
             self._claims = Claims(owners, self._claims.is_complete or bool(owners), has_numbers=has_numbers)
         return replace(self._claims, rejected=rejected) if rejected else self._claims
 
-    def _since_boot(self, modified: float) -> float:
+    def _since_boot(self, modified: Unix) -> Unix:
         """Return when the host started, by the earliest clock since pulsed started: it may have been set back."""
         if modified < self._booted:
             self._booted = min(self._booted, self.boot_time())
-        return self._booted
+        return Unix(self._booted)
 
-    def _begins_of(self, files: Mapping[str, _Mapping]) -> Mapping[str, float]:
+    def _begins_of(self, files: Mapping[str, _Mapping]) -> Mapping[str, Unix]:
         """Return when each job got its first device.
 
         A job keeps its begin while one of its files names it: its epilog removes them one by one, and a file is written
         again for other jobs on its device. A job without files in between was requeued, or its id was used again.
         """
-        first: dict[str, float] = {}
-        kept: dict[str, float] = {}
+        first: dict[str, Unix] = {}
+        kept: dict[str, Unix] = {}
         for name, mapping in files.items():
             before = self._files[name].jobs.owners if name in self._files else ()
             stated = {owner.id: owner.begin for owner in before}
@@ -189,13 +190,13 @@ class MappingDirectory:
         return first | kept
 
 
-def boot_time() -> float:
+def boot_time() -> Unix:
     """Return when this host started, in Unix seconds; 0 if that is unknown."""
     try:
         text = Path("/proc/stat").read_text(encoding="ascii")
-        return next((float(line.split()[1]) for line in text.splitlines() if line.startswith("btime ")), 0.0)
+        return Unix(next((float(line.split()[1]) for line in text.splitlines() if line.startswith("btime ")), 0.0))
     except (OSError, ValueError, IndexError):
-        return 0.0
+        return EPOCH
 
 
 def _signature(status: os.stat_result) -> _Signature:
@@ -231,7 +232,7 @@ def _user(number: str) -> str:
         return number
 
 
-def _owners(files: Iterable[_Mapping], begins: Mapping[str, float]) -> Mapping[str, Owners]:
+def _owners(files: Iterable[_Mapping], begins: Mapping[str, Unix]) -> Mapping[str, Owners]:
     """Return the owners by device; several names may mean the same key."""
     by_device: dict[str, dict[str, Owner]] = {}
     for mapping in files:
@@ -240,12 +241,12 @@ def _owners(files: Iterable[_Mapping], begins: Mapping[str, float]) -> Mapping[s
     return {key: tuple(owners.values()) for key, owners in by_device.items()}
 
 
-def _changed(files: Iterable[_Mapping]) -> Mapping[str, float]:
+def _changed(files: Iterable[_Mapping]) -> Mapping[str, Unix]:
     """Return when the newest file of each job was modified."""
-    changed: dict[str, float] = {}
+    changed: dict[str, Unix] = {}
     for mapping in files:
         for owner in mapping.jobs.owners:
-            changed[owner.id] = max(changed.get(owner.id, 0.0), mapping.modified)
+            changed[owner.id] = max(changed.get(owner.id, EPOCH), mapping.modified)
     return changed
 
 
@@ -292,7 +293,7 @@ def parse_job_file(text: str) -> JobFile:
         owner = Owner(
             "slurm_job",
             job,
-            _positive(values.get("start", "")),
+            None if (start := _positive(values.get("start", ""))) is None else Unix(start),
             user=values.get("user", ""),
             user_id=values.get("uid", ""),
             account=values.get("account", ""),

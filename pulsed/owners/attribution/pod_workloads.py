@@ -24,6 +24,7 @@ from pulsed.kubernetes.workload_resolver import (
     WorkloadReference,
     WorkloadResolver,
 )
+from pulsed.model.clocks import Unix
 from pulsed.model.owner import Owner
 from pulsed.owners.attribution.source import SourceState
 
@@ -88,7 +89,7 @@ class PodSettings:
 class KnownPods(NamedTuple):
     """Known pods that are owners; `time` is the Unix time of the last confirmation, if there was one."""
 
-    time: float | None = None
+    time: Unix | None = None
     pods: Sequence[PodMetadata] = ()
     controllers: Sequence[KnownController] = ()
 
@@ -213,7 +214,7 @@ class PodWorkloads:
     def _update_watched(self) -> None:
         """Take over the pods of the watch."""
         if not self._watch.error:
-            self._state.last_success = self._wall()
+            self._state.last_success = Unix(self._wall())
         else:
             self._count("forbidden" if self._watch.is_denied else "unavailable")
         changed = [

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import Protocol
 
+from pulsed.model.clocks import MONOTONIC_NEVER, Monotonic, Unix
 from pulsed.model.gpu import Device
 from pulsed.model.label_names import EXPORTED
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners, pod
@@ -61,16 +61,16 @@ class SourceState:
     name: str
     up: bool = False
     claims: Claims = NO_CLAIMS
-    last_success: float | None = None
-    succeeded: float = -inf
+    last_success: Unix | None = None
+    succeeded: Monotonic = MONOTONIC_NEVER
     errors: dict[str, int] = field(default_factory=dict)
     message: str = ""
 
-    def succeed(self, time: float, now: float) -> None:
+    def succeed(self, time: Unix, now: Monotonic) -> None:
         """Note that a look succeeded at a Unix time, which is a moment in monotonic seconds."""
         self.last_success, self.succeeded = time, now
 
-    def age(self, now: float) -> float:
+    def age(self, now: Monotonic) -> float:
         """Return the seconds since the last look that succeeded, at a moment in monotonic seconds; infinite if none."""
         return now - self.succeeded
 

@@ -13,6 +13,7 @@ from math import inf
 from typing import Literal, NamedTuple
 
 from pulsed.compute.sample import GAP_INTERVALS
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
@@ -52,7 +53,7 @@ class FindingChange(NamedTuple):
     is_active: bool
     owner: Owner
     device: Device
-    time: float
+    time: Unix
     message: str
 
 
@@ -78,7 +79,7 @@ class _Watched:
         """The account of the owner on the GPU."""
         return self.held.account.on(self.held.device)
 
-    def is_silent(self, now: float) -> bool:
+    def is_silent(self, now: Monotonic) -> bool:
         """Return whether its target has not delivered for so long that a sample is missing, or its reading is blank."""
         tick, reading = self.held.tick, self.held.reading
         return now - tick.now > max(STEP_SECONDS, GAP_INTERVALS * tick.interval) or is_blank(reading)
@@ -90,12 +91,12 @@ class _Watched:
         if len(self.held.account.holding) > PEERS:
             self.account.findings["straggler"] = FindingVerdict(None, missing)
 
-    def judge(self, name: FindingName, verdict: FindingVerdict, message: str, now: float) -> Iterator[FindingChange]:
+    def judge(self, name: FindingName, verdict: FindingVerdict, message: str, time: Unix) -> Iterator[FindingChange]:
         """Set a verdict; yield the change if the finding begins or ends. A finding that is not judged does not end."""
         self.account.findings[name] = verdict
         if verdict.holds is not None and verdict.holds != _is_open(self.account, name):
             message = message if verdict.holds else ""
-            yield _changed(name, self.held, now, is_active=verdict.holds, message=message)
+            yield _changed(name, self.held, time, is_active=verdict.holds, message=message)
 
 
 class FindingDetector:
@@ -103,13 +104,12 @@ class FindingDetector:
 
     A finding ends when its condition does, or silently with the owner.
 
-    Attributes:
+    Args:
         exempt: returns why there are no findings about the work of an owner; empty if there are.
     """
 
-    def __init__(self, accounting: OwnerAccounting) -> None:
-        self._accounting = accounting
-        self.exempt: Callable[[Owner], str] = lambda owner: ""
+    def __init__(self, accounting: OwnerAccounting, exempt: Callable[[Owner], str] = lambda owner: "") -> None:
+        self._accounting, self._exempt = accounting, exempt
         self._watched: dict[GpuKey, _Watched] = {}
         self._leaked: dict[GpuKey, OwnedGpu] = {}
         self._due = 0.0
@@ -143,7 +143,7 @@ class FindingDetector:
 
     def _judge(self, account: OwnerAccount, gpus: Sequence[_Watched], tick: Tick) -> Iterator[FindingChange]:
         """Yield the changes of the findings about one owner; none while all of its GPUs are silent."""
-        account.exempt = self.exempt(account.owner)
+        account.exempt = self._exempt(account.owner)
         reason = "it shares GPUs with others" if any(each.held.sharers > 1 for each in gpus) else ""
         if account.exempt:
             reason = f"exempt: {account.exempt}"
@@ -164,16 +164,16 @@ class FindingDetector:
         yield from _hang(account, seen, absent, tick.time)
         yield from _straggler(seen, absent, tick.time)
 
-    def _leaks(self, gpus: Iterable[OwnedGpu], now: float) -> Iterator[FindingChange]:
+    def _leaks(self, gpus: Iterable[OwnedGpu], time: Unix) -> Iterator[FindingChange]:
         """Yield the changes of `leaked_memory`."""
         before, self._leaked = self._leaked, {each.device.entity.key: each for each in gpus}
         for key, each in self._leaked.items():
             if key not in before:
                 each.account.on(each.device).findings["leaked_memory"] = FindingVerdict(holds=True)
-                yield _changed("leaked_memory", each, now, is_active=True, message=_leak_text(each))
+                yield _changed("leaked_memory", each, time, is_active=True, message=_leak_text(each))
         for key, each in before.items():
             if key not in self._leaked:
-                yield _changed("leaked_memory", each, now, is_active=False)
+                yield _changed("leaked_memory", each, time, is_active=False)
 
 
 def _leak_text(gpu: OwnedGpu) -> str:
@@ -182,7 +182,7 @@ def _leak_text(gpu: OwnedGpu) -> str:
 
 
 def _hang(
-    account: OwnerAccount, seen: Sequence[_Watched], absent: Sequence[Device], now: float
+    account: OwnerAccount, seen: Sequence[_Watched], absent: Sequence[Device], time: Unix
 ) -> Iterator[FindingChange]:
     """Yield the changes of `hang` that a step of the GPUs of an owner causes; of absent GPUs nothing is known."""
     steps = [(each, each.step) for each in seen if each.step is not None]
@@ -211,7 +211,7 @@ def _hang(
     for at, (each, step) in enumerate(steps):
         each.stalled = stalled
         text = stall_text(states[at], step, each.account.extremes, stalled) if verdict.holds else ""
-        yield from each.judge("hang", verdict, text + first, now)
+        yield from each.judge("hang", verdict, text + first, time)
 
 
 def _missing_text(missing: Mapping[str, str], gpus: int) -> str:
@@ -220,7 +220,7 @@ def _missing_text(missing: Mapping[str, str], gpus: int) -> str:
     return f"no {name}" + (f" of GPU {gpu}" if len(missing) < gpus else "")
 
 
-def _straggler(seen: Sequence[_Watched], absent: Sequence[Device], now: float) -> Iterator[FindingChange]:
+def _straggler(seen: Sequence[_Watched], absent: Sequence[Device], time: Unix) -> Iterator[FindingChange]:
     """Yield the changes of `straggler` that a step of the GPUs of an owner causes; arguments as for `_hang`."""
     if len(seen) + len(absent) <= PEERS:
         return
@@ -249,7 +249,7 @@ def _straggler(seen: Sequence[_Watched], absent: Sequence[Device], now: float) -
         )
         minutes = f"{STRAGGLER_SECONDS / 60.0:.0f} min"
         message = f"slower than its peers for {minutes}, with the same work: {text}; {_health(each.held)}"
-        yield from each.judge("straggler", verdict, message, now)
+        yield from each.judge("straggler", verdict, message, time)
 
 
 def _new_watched(held: OwnedGpu) -> _Watched:
@@ -271,8 +271,8 @@ def _health(held: OwnedGpu) -> str:
     return f"its health is {health.state}" + (f": {', '.join(wrong)}" if wrong else "")
 
 
-def _changed(name: FindingName, held: OwnedGpu, now: float, *, is_active: bool, message: str = "") -> FindingChange:
+def _changed(name: FindingName, held: OwnedGpu, time: Unix, *, is_active: bool, message: str = "") -> FindingChange:
     """Return the begin or end of a finding, added to the events of the account."""
     states = ("ok", "suspected") if is_active else ("suspected", "ok")
-    held.account.on(held.device).add_event(OwnerEvent(now, name, *states, message))
-    return FindingChange(name, is_active, held.account.owner, held.device, now, message)
+    held.account.on(held.device).add_event(OwnerEvent(time, name, *states, message))
+    return FindingChange(name, is_active, held.account.owner, held.device, time, message)

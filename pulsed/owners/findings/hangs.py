@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
+from pulsed.model.clocks import EPOCH, Unix
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
@@ -134,8 +135,8 @@ class Stop(NamedTuple):
 
     gpu: str
     node: str
-    last_work: float | None
-    last_sample: float
+    last_work: Unix | None
+    last_sample: Unix
     interval: float
     state: StopState
 
@@ -153,7 +154,7 @@ def stop_of(account: GpuAccount, state: StopState) -> Stop:
         name_of(account.device),
         account.device.entity.node,
         extremes.last_work if extremes.worked >= WARM_UP_SECONDS else None,
-        extremes.last_sample or 0.0,
+        extremes.last_sample or EPOCH,
         account.observed / max(extremes.samples, 1),
         state,
     )
@@ -185,7 +186,7 @@ def first_text(stops: Iterable[Stop]) -> str:
     """
     stops = list(stops)
     if (first := _first_stopped(stops)) is not None:
-        return f"{FIRST}GPU {first.gpu} stopped first, at {_time(first.last_work or 0.0)}"
+        return f"{FIRST}GPU {first.gpu} stopped first, at {_time(first.last_work or EPOCH)}"
     if silent := [stop for stop in stops if stop.state == "silent"]:
         first = min(silent, key=lambda stop: stop.last_sample)
         answers = any(stop.node == first.node and stop.state != "silent" for stop in stops)
@@ -215,5 +216,5 @@ def _is_before(earlier: Value, later: Value, first: Stop, second: Stop) -> bool:
     return (later or 0.0) - (earlier or 0.0) > FIRST_SAMPLES * (first.interval + second.interval)
 
 
-def _time(moment: float) -> str:
+def _time(moment: Unix) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%H:%M:%S} UTC"

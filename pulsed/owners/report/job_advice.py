@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pulsed.compute.sample import GAP_INTERVALS
 from pulsed.json_text import duration_text, moment_of
-from pulsed.model.vocabulary import Value
+from pulsed.model.clocks import Unix
 from pulsed.owners.findings import STEP_SECONDS
 from pulsed.owners.findings.hangs import FIRST, Stop, StopState, first_text
 from pulsed.owners.report.job_numbers import (
@@ -62,9 +62,9 @@ def stops_of(account: Account) -> Iterator[Stop]:
         yield Stop(name, gpu["node"], _seconds(gpu, "last_work_time"), last_sample, interval, state)
 
 
-def _seconds(gpu: Account, name: str) -> Value:
+def _seconds(gpu: Account, name: str) -> Unix | None:
     """Return a time of a GPU as Unix time; None in documents of older daemons, which lack it."""
-    return moment_of(gpu[name]).timestamp() if gpu.get(name) else None
+    return Unix(moment_of(gpu[name]).timestamp()) if gpu.get(name) else None
 
 
 MIN_COVERAGE = 0.9

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import GpuKey
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
@@ -65,7 +66,7 @@ Owned = Mapping[OwnerAccount, Sequence[OwnedGpu]]
 """Accounts of owners with the GPUs that they have now."""
 
 
-def fresh_owners(store: TargetStore, accounting: OwnerAccounting, now: float) -> Owned:
+def fresh_owners(store: TargetStore, accounting: OwnerAccounting, now: Monotonic) -> Owned:
     """Return the owners of GPUs of fresh targets at a monotonic time, the oldest first."""
     fresh = {tick.target for tick in store.fresh_ticks(now)}
     gpus_by_account: dict[OwnerAccount, list[OwnedGpu]] = {}

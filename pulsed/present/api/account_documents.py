@@ -6,6 +6,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import node_of
 from pulsed.model.host import JobHostUsage
 from pulsed.model.vocabulary import Value
@@ -149,7 +150,7 @@ class _OwnedGpu(NamedTuple):
 
     account: GpuAccount
     node: str
-    now: float
+    now: Monotonic
 
     @property
     def seconds(self) -> float:

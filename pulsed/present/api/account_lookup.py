@@ -12,6 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from pulsed.json_text import json_bytes
+from pulsed.model.clocks import Unix
 from pulsed.model.job_names import names_of_owner
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting import OwnerAccounting
@@ -107,7 +108,7 @@ def running_accounts(accounts: Accounts, account_filter: AccountFilter) -> list[
     """Return the accounts of owners that have a GPU and match, the newest begin first."""
     if account_filter.state == "ended":
         return []
-    return newest_first(filter(account_filter.matches, accounts.running.current(time.time())))
+    return newest_first(filter(account_filter.matches, accounts.running.current(Unix(time.time()))))
 
 
 def ended_accounts(
@@ -162,7 +163,7 @@ def accounts_in_memory(accounts: Accounts, name: str) -> Iterator[OwnerAccount]:
     Args:
         name: one of `names_of_owner`.
     """
-    running = [each for each in accounts.running.current(time.time()) if name in names_of_owner(each.owner)]
+    running = [each for each in accounts.running.current(Unix(time.time())) if name in names_of_owner(each.owner)]
     return chain(running, accounts.ended.find(lambda owner, end: name in names_of_owner(owner)))
 
 
@@ -212,6 +213,6 @@ NEAREST = 3
 
 def nearest_names(accounts: Accounts, name: str) -> list[str]:
     """Return the names of owners in memory that are most like one that no owner has."""
-    owners = [*(each.owner for each in accounts.running.current(time.time())), *accounts.ended.owners]
+    owners = [*(each.owner for each in accounts.running.current(Unix(time.time()))), *accounts.ended.owners]
     names = {each for owner in owners for each in names_of_owner(owner) if not each.startswith("pod:")}
     return get_close_matches(name, names, NEAREST)

@@ -16,6 +16,7 @@ from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.summary import limited_to
 from pulsed.host.node_checks import NODE_CHECK_IDS
 from pulsed.json_text import rfc3339
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import Device
 from pulsed.model.health import CheckState, Health, NodeHealth
 from pulsed.model.owner import Owner, Owners
@@ -63,13 +64,13 @@ class SourcesShape(DocumentModel):
     sources: list[SourceShape]
 
 
-def sources_of(store: TargetStore, now: float, wall_time: float) -> SourcesShape:
+def sources_of(store: TargetStore, now: Monotonic, wall_time: float) -> SourcesShape:
     """Return the state of all sources at `now` monotonic seconds, which is `wall_time`."""
     states = [_state_of(target, now) for target in store.targets]
     return SourcesShape(node=store.node, time=rfc3339(wall_time), source=_all_sources(states), sources=states)
 
 
-def _state_of(target: Target, now: float) -> SourceShape:
+def _state_of(target: Target, now: Monotonic) -> SourceShape:
     return SourceShape(
         kind=target.kind,
         target=target.name,
@@ -249,7 +250,7 @@ GPU = create_model("Gpu", __base__=(_GpuDetails, create_model("_GpuSections", __
 GPUS = create_model("Gpus", __base__=SourcesShape, gpus=(list[GPU], ...))  # type: ignore[valid-type] # made of a table
 
 
-def gpu_document(match: Match, now: float, preset: str) -> Document:
+def gpu_document(match: Match, now: Monotonic, preset: str) -> Document:
     """Return the document of one GPU; its age refers to `now` (monotonic seconds)."""
     device, result = match.device, current_result(match, now)
     derived, health = Derived(match.reading, result, preset), result.health
@@ -284,12 +285,12 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
     )
 
 
-def gpus_document(store: TargetStore, now: float, wall_time: float, preset: str) -> Document:
+def gpus_document(store: TargetStore, now: Monotonic, wall_time: float, preset: str) -> Document:
     """Return the document of all GPUs and sources; ages refer to `now` (monotonic seconds)."""
     return all_gpus(sources_of(store, now, wall_time), list(matches(store, now)), now, preset)
 
 
-def all_gpus(sources: SourcesShape, gpus: Sequence[Match], now: float, preset: str) -> Document:
+def all_gpus(sources: SourcesShape, gpus: Sequence[Match], now: Monotonic, preset: str) -> Document:
     """Return the document of GPUs and sources; may be called in a thread."""
     return {**sources.model_dump(), "gpus": [gpu_document(match, now, preset) for match in gpus]}
 
@@ -313,7 +314,7 @@ class GpuHealthShape(DocumentModel):
     problems: list[HealthCheck] = Field(description="checks that are worse than ok")
 
 
-def health_document(store: TargetStore, now: float, checks: Collection[str] = ()) -> list[Document]:
+def health_document(store: TargetStore, now: Monotonic, checks: Collection[str] = ()) -> list[Document]:
     """Return the health of all GPUs as a flat list for scripts; `problems` has the checks that are worse than ok.
 
     A target that has not delivered any GPU, or is not fresh, has one element more, whose `gpu` is null and whose
@@ -371,7 +372,7 @@ def _node_health(node: str, health: NodeHealth, checks: Collection[str]) -> list
     return [_health_row(node, None, "", False, of_host, problems)]
 
 
-def _gpu_health(match: Match, now: float, checks: Collection[str]) -> Document:
+def _gpu_health(match: Match, now: Monotonic, checks: Collection[str]) -> Document:
     health = health_of(match, now)
     health = limited_to(health, checks) if checks else health
     problems = [check for check in health.checks if check.severity > 0]

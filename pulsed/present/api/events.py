@@ -19,6 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from pulsed.json_text import rfc3339
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import names_of
 from pulsed.model.tick import Tick
 from pulsed.present.api.event_documents import CHANGES, KINDS, TICK, Change, change_document, encoded, tick_row
@@ -165,7 +166,7 @@ class EventBroadcaster:
     def _hand_out(self, kind: str, written: Callable[[str | None], Document | None]) -> None:
         """Queue an event for its subscribers, encoded once for each GPU that is subscribed to."""
         self._number += 1
-        now = self._now()
+        now = Monotonic(self._now())
         events: dict[str | None, Event | None] = {}
         for subscriber in self._subscribers:
             if kind not in subscriber.kinds:
@@ -197,7 +198,7 @@ class EventBroadcaster:
                 await subscriber.wait(max(0.0, min(due, heartbeat) - self._now()))
                 if subscriber.ended:
                     break
-                now = self._now()
+                now = Monotonic(self._now())
                 data = subscriber.next_chunk()
                 if columns is not None and now >= due:
                     data += columns.read(now, time.time())

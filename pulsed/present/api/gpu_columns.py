@@ -13,6 +13,7 @@ from itertools import groupby
 from pydantic import Field
 
 from pulsed.json_text import rfc3339
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import PLATFORM, Device, Entity, names_of
 from pulsed.model.node_names import shared_domain
 from pulsed.model.result import Result
@@ -80,7 +81,7 @@ def _place(device: Device) -> list[str] | None:
     return [*place, device.fabric] if any(place) or device.fabric else None
 
 
-def _state(gpus: Sequence[Match], results: Sequence[Result], fields: Sequence[str], now: float) -> Document:
+def _state(gpus: Sequence[Match], results: Sequence[Result], fields: Sequence[str], now: Monotonic) -> Document:
     """Return what changes with every sample, at monotonic seconds."""
     return {
         "sample_time": [round(gpu.time, 3) for gpu in gpus],
@@ -100,7 +101,7 @@ def _problem(result: Result) -> str | None:
     return max(told, key=lambda check: check.severity).message if told else None
 
 
-def summary_document(sources: SourcesShape, gpus: Sequence[Match], fields: Sequence[str], now: float) -> Document:
+def summary_document(sources: SourcesShape, gpus: Sequence[Match], fields: Sequence[str], now: Monotonic) -> Document:
     """Return the roster of some GPUs and their state; `now` is monotonic seconds."""
     roster, results = _roster(gpus), [current_result(gpu, now) for gpu in gpus]
     return {
@@ -148,7 +149,7 @@ class ColumnReader:
         self._rows: list[tuple[Target, list[tuple[Entity, str]], int]] = []
         self._sent: dict[int, tuple[Tick, bool]] = {}
 
-    def read(self, now: float, wall_time: float) -> bytes:
+    def read(self, now: Monotonic, wall_time: float) -> bytes:
         """Return the next events; at `now` monotonic seconds, which is `wall_time`."""
         parts = [self._new_roster(now)] if self._has_new_layout(now) else []
         shown: list[Match] = []
@@ -170,7 +171,7 @@ class ColumnReader:
             parts.append(encoded("columns", {**head, **_state(shown, results, self._fields, now)}))
         return b"".join(parts)
 
-    def _has_new_layout(self, now: float) -> bool:
+    def _has_new_layout(self, now: Monotonic) -> bool:
         """Return whether targets show other GPUs, or others of them, than at the last reading."""
         layout = [
             (target, target.tick.devices, target.fresh(now))
@@ -184,7 +185,7 @@ class ColumnReader:
         self._layout = list(layout)
         return not is_same or not self._roster
 
-    def _new_roster(self, now: float) -> bytes:
+    def _new_roster(self, now: Monotonic) -> bytes:
         """Find the GPUs again; return the event if they are others."""
         shown = [
             match for match in matches(self._store, now) if self._gpu is None or self._gpu in names_of(match.device)

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, create_model
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES, ordered
 from pulsed.compute.health.summary import unobserved
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device, board_names, names_of, node_of
 from pulsed.model.health import Health
 from pulsed.model.owner import Owner, Owners
@@ -83,13 +84,13 @@ class Match(NamedTuple):
         return not self.row.is_listed
 
 
-def find(store: TargetStore, name: str, node: str | None = None, now: float | None = None) -> list[Match]:
+def find(store: TargetStore, name: str, node: str | None = None, now: Monotonic | None = None) -> list[Match]:
     """Return the GPUs of a name, as `find_all`."""
     return find_all(store, [name], node, now)[name]
 
 
 def find_all(
-    store: TargetStore, gpu_names: Sequence[str], node: str | None = None, now: float | None = None
+    store: TargetStore, gpu_names: Sequence[str], node: str | None = None, now: Monotonic | None = None
 ) -> dict[str, list[Match]]:
     """Return the GPUs of each name: none, one, or several if nodes share it or only MIG instances of a GPU are known.
 
@@ -114,7 +115,7 @@ def _listed_first(gpu_matches: list[Match]) -> list[Match]:
     return [match for match in gpu_matches if not match.missing or match.node not in nodes]
 
 
-def matches(store: TargetStore, now: float | None = None) -> Iterator[Match]:
+def matches(store: TargetStore, now: Monotonic | None = None) -> Iterator[Match]:
     """Yield all GPUs, each once, in the order of the configuration; fresh targets take precedence."""
     seen = [target for target in store.targets if target.tick is not None]
     ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
@@ -125,7 +126,7 @@ def matches(store: TargetStore, now: float | None = None) -> Iterator[Match]:
                 yield Match(target, row, node_of(row.device, store.node))
 
 
-def is_stale(match: Match, now: float) -> bool:
+def is_stale(match: Match, now: Monotonic) -> bool:
     """Return whether a GPU's values are too old to be served as current ones; `now` is monotonic seconds."""
     return match.missing or not match.target.fresh(now)
 
@@ -135,21 +136,21 @@ def silence_of(target: Target) -> str:
     return f"No data from {target.name}: {target.error or 'it does not answer'}"
 
 
-def current_result(match: Match, now: float) -> Result:
+def current_result(match: Match, now: Monotonic) -> Result:
     """Return the result of a GPU; its health is unknown while its target is not fresh."""
     health = health_of(match, now)
     return match.result if health is match.result.health else match.result._replace(health=health)
 
 
-def health_of(match: Match, now: float) -> Health:
+def health_of(match: Match, now: Monotonic) -> Health:
     """Return the health of a GPU: unknown while its target is stale, except earlier events and losses."""
     target, health = match.target, match.result.health
     if match.missing or target.fresh(now):
         return health
-    return unobserved(health, match.time + target.interval, now - target.arrived, silence_of(target))
+    return unobserved(health, Unix(match.time + target.interval), now - target.arrived, silence_of(target))
 
 
-def age(match: Match, now: float) -> float:
+def age(match: Match, now: Monotonic) -> float:
     """Return the age of the values; for a missing GPU they are older than the sample that it is missing from."""
     target = match.target
     sample = match.time if target.tick is None else target.tick.time

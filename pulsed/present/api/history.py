@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from pulsed.json_text import json_bytes
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import Device, Entity, GpuKey, key_of, names_of, node_of
 from pulsed.model.tick import Tick
 from pulsed.present.api.gpu_matches import NamedGpu, identity_of
@@ -142,7 +143,7 @@ class History:
 
     def add(self, tick: Tick) -> None:
         """Keep a tick. Costs 2 to 3 us per GPU; never fails."""
-        now = self._now()
+        now = Monotonic(self._now())
         ring = self._rings.get(tick.target)
         if ring is None:
             ring = self._rings[tick.target] = _Ring(tick.target)
@@ -162,7 +163,7 @@ class History:
 
     def find(self, name: str, node: str | None, here: str) -> list[tuple[str, Device]]:
         """Return target and device of the GPUs with this name, as in `gpu_matches.find`, that have kept samples."""
-        self._forget(self._now())
+        self._forget(Monotonic(self._now()))
         remembered: dict[GpuKey, tuple[str, Device]] = {}
         for ring in sorted(self._rings.values(), key=lambda ring: ring.ticks[-1].moment[2]):
             for device in (device for devices in ring.layouts() for device in devices):
@@ -172,7 +173,7 @@ class History:
 
     def window(self, target: str, device: Device, seconds: float) -> HistoryWindow:
         """Return what is kept of a GPU, at most `seconds` back from the target's newest tick; perhaps nothing."""
-        now, seconds = self._now(), min(seconds, self.seconds)
+        now, seconds = Monotonic(self._now()), min(seconds, self.seconds)
         self._forget(now)
         ring, key = self._rings.get(target), key_of(device, "")
         if ring is None:
@@ -226,11 +227,11 @@ class History:
             rows = b"".join([tick.data[at : at + size] for (tick, _), at in zip(ticks, places, strict=True)])
             yield HistorySamples([clock for clock, _, _ in moments], [time for _, time, _ in moments], rows)
 
-    def _is_within(self, tick: _Tick, ring: _Ring, seconds: float, now: float) -> bool:
+    def _is_within(self, tick: _Tick, ring: _Ring, seconds: float, now: Monotonic) -> bool:
         clock, _, arrived = tick.moment
         return ring.newest - clock <= seconds and now - arrived <= self.seconds
 
-    def _forget(self, now: float) -> None:
+    def _forget(self, now: Monotonic) -> None:
         """Drop the oldest ticks while there is too much, or they are too old."""
         while self._order:
             ring = self._order[0]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pulsed.compute.health.checks import BY_ID
 from pulsed.json_text import rfc3339_or_none
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import BoardKey, Device, GpuKey, names_of
 from pulsed.model.health import SEVERITY, State
 from pulsed.model.target_store import Target, TargetStore
@@ -84,7 +85,7 @@ SILENT = SEVERITY["hot"]
 """A source that does not deliver stands among GPUs of this severity."""
 
 
-def attention_documents(store: TargetStore, now: float) -> list[Document]:
+def attention_documents(store: TargetStore, now: Monotonic) -> list[Document]:
     """Return what is wrong with each GPU, and each source that does not deliver, the worst first.
 
     A MIG instance is left out where its board has something. Checks that are only `info` need no attention.

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from pulsed.json_text import json_bytes
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import names_of
 from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, Change, change_document, encoded
 
@@ -59,7 +60,7 @@ class Subscriber:
         """Number of queued events, and their bytes."""
         return len(self._ticks) + len(self._changes), self._bytes
 
-    def put(self, event: Event, *, tick: bool, now: float) -> None:
+    def put(self, event: Event, *, tick: bool, now: Monotonic) -> None:
         """Queue an event; if the queue is full, drop the oldest, ticks before changes. One event always fits."""
         (self._ticks if tick else self._changes).append(event)
         self._bytes += len(event.data)

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings
 from pulsed.errors import UsageError
 from pulsed.json_text import json_bytes, rfc3339
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import Device
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
@@ -165,10 +166,6 @@ class ApiParts:
     telemetry_path: str = "/metrics"
     external_path: str | None = None
 
-    def reconfigure(self, config: Mapping[str, Any], settings: ComputeSettings) -> None:
-        """Show another configuration from now on."""
-        self.config, self.settings = config, settings
-
 
 class NodeAnswer(DocumentModel):
     """The daemon that answers, and the time of the answer."""
@@ -197,7 +194,7 @@ NOT_ONE_GPU: Responses = NOT_FOUND | {409: {"model": Failure}}
 """The errors of `require_one`."""
 
 
-def find_one(store: TargetStore, gpu: str, node: str | None, now: float) -> Match:
+def find_one(store: TargetStore, gpu: str, node: str | None, now: Monotonic) -> Match:
     """Return the GPU of a name at monotonic seconds. Raises as `require_one`."""
     gpu_matches = find(store, gpu, node, now)
     require_one(gpu, [(match.node, match.device) for match in gpu_matches], [match.time for match in gpu_matches])

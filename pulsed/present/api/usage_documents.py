@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, create_model
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import key_of, node_of
 from pulsed.model.job_names import group_of, part_of
 from pulsed.model.owner import Owner
@@ -326,7 +327,7 @@ def _labels(by: GroupBy, owner: Owner, node: str) -> dict[str, str]:
     return {label: node if label == "node" else getattr(owner, label) for label in LABELS[by]}
 
 
-def _sums(gpu: GpuAccount, now: float, *, is_held: bool) -> Iterator[tuple[str, float]]:
+def _sums(gpu: GpuAccount, now: Monotonic, *, is_held: bool) -> Iterator[tuple[str, float]]:
     """Yield the members of `SUMS` of an owner's GPU, or of one without; without its energy if that was never known."""
     counters = gpu.estimate
     seconds = observed(counters)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of
+from pulsed.model.clocks import Monotonic
 from pulsed.model.counters import Distribution
 from pulsed.model.gpu import GpuKey, gpu_labels, node_of
 from pulsed.model.tick import GpuRow, Tick, shown_rows
@@ -160,7 +161,7 @@ class Published:
         self._changed_until = -inf
         self._gpus: dict[GpuKey, PublishedGpu] = {}
 
-    def begin_page(self, now: float) -> None:
+    def begin_page(self, now: Monotonic) -> None:
         """Begin a page that is requested at this time.
 
         A new counter is held at 0 for twice the interval between requests, because there may be two scrapers.

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from prometheus_client import Metric
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import GpuKey, gpu_labels
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.target_store import TargetStore
@@ -140,11 +141,7 @@ class OwnerFamilies:
     _left_out: dict[str, frozenset[object]] = field(default_factory=dict)
     _dropped: dict[str, int] = field(default_factory=dict)
 
-    def configure(self, max_owners: int, published: frozenset[str]) -> None:
-        """Collect so from now on; the arguments are as the attributes."""
-        self.max_owners, self.published = max_owners, published
-
-    def collect(self, now: float) -> Iterator[Metric]:
+    def collect(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families at a monotonic time."""
         owned = fresh_owners(self.store, self.accounting, now)
         ranked = owned if len(owned) <= self.max_owners else _oldest_of_each_gpu(owned)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.model.tick import Tick
 from pulsed.present.exposition.catalog import FULL, Catalog
@@ -93,7 +94,12 @@ class Pages:
         """Render by these settings from the next page on; the publication state of GPUs remains."""
         self._next = settings
 
-    def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
+    @property
+    def owner_families(self) -> frozenset[str]:
+        """The families of owners that the page has."""
+        return self._settings.catalog.owners
+
+    def page(self, now: Monotonic, *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page; targets must be fresh at `now` (monotonic seconds)."""
         pages = self._begin(now)
         plain = pages.get((openmetrics, False))
@@ -107,7 +113,7 @@ class Pages:
             packed = pages[openmetrics, True] = compress(plain)
         return packed
 
-    async def serve(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
+    async def serve(self, now: Monotonic, *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page as `page` does; a page of more than `LARGE_GPUS` is rendered and compressed in a thread.
 
         Only one page is rendered at a time, even if a request for it is cancelled.
@@ -116,7 +122,7 @@ class Pages:
             return self.page(now, openmetrics=openmetrics, gzip=gzip)
         return await asyncio.shield(self._serve_large(now, openmetrics, gzip))
 
-    async def _serve_large(self, now: float, openmetrics: bool, gzip: bool) -> bytes:
+    async def _serve_large(self, now: Monotonic, openmetrics: bool, gzip: bool) -> bytes:
         async with self._lock:
             pages = self._begin(now)
             plain, packed = (openmetrics, False), (openmetrics, True)
@@ -127,7 +133,7 @@ class Pages:
                 pages[packed] = await asyncio.to_thread(compress, pages[plain])
             return pages[packed if gzip else plain]
 
-    def _begin(self, now: float) -> dict[tuple[bool, bool], bytes]:
+    def _begin(self, now: Monotonic) -> dict[tuple[bool, bool], bytes]:
         """Begin a page: apply new settings; return the pages that are still current."""
         self._published.begin_page(now)
         if self._next is not None:
@@ -145,7 +151,7 @@ class Pages:
         self._telemetry.observe("present", time.perf_counter() - begun)
         return page
 
-    def _with_telemetry(self, body: bytes, now: float, openmetrics: bool) -> bytes:
+    def _with_telemetry(self, body: bytes, now: Monotonic, openmetrics: bool) -> bytes:
         """Return the page: the families of GPUs, pulsed's own families, and the last line."""
         own = self._telemetry.render(now, openmetrics=openmetrics)
         return b"".join((body, own, END if openmetrics else b""))

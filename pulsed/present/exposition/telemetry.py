@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from pulsed import __version__, revision
 from pulsed.background_tasks import FAILURES
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.text_format import encoded, lines
 
@@ -36,7 +37,7 @@ class Telemetry(Collector):
     def __init__(
         self,
         store: TargetStore,
-        families: Callable[[float], Iterable[Metric]] = lambda now: (),
+        families: Callable[[Monotonic], Iterable[Metric]] = lambda now: (),
         is_config_in_force: Callable[[], bool] = lambda: True,
     ) -> None:
         self._families, self._is_config_in_force = families, is_config_in_force
@@ -64,7 +65,7 @@ class Telemetry(Collector):
         """Count an answered HTTP request; `path` is the route's template, never what the client asked for."""
         self._requests.labels(path, code).inc()
 
-    def render(self, now: float, *, openmetrics: bool) -> bytes:
+    def render(self, now: Monotonic, *, openmetrics: bool) -> bytes:
         """Return all families, without OpenMetrics' last line; the reference for freshness is `now` (monotonic)."""
         self._now = now
         return encoded(lines(self.registry.collect(), openmetrics))
@@ -72,8 +73,8 @@ class Telemetry(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all families (prometheus_client)."""
         yield self._build
-        yield from _source_families(self._store, self._now)
-        yield from self._families(self._now)
+        yield from _source_families(self._store, Monotonic(self._now))
+        yield from self._families(Monotonic(self._now))
         yield GaugeMetricFamily(
             "pulsed_config_last_reload_successful",
             "1 if the configuration file is active, 0 if it was rejected",
@@ -81,7 +82,7 @@ class Telemetry(Collector):
         )
 
 
-def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
+def _source_families(store: TargetStore, now: Monotonic) -> Iterator[Metric]:
     source = ["source"]
     info = InfoMetricFamily("pulsed_source", "Kind and target of a source", labels=["kind", "target"])
     up = GaugeMetricFamily("pulsed_source_up", "1 while the last attempt delivered a fresh sample", labels=source)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.health import Health
 from pulsed.model.target_store import TargetStore
@@ -112,7 +113,7 @@ OF_BOARDS = (
 # fmt: on
 
 
-def hardware_points(store: TargetStore, now: float) -> Iterator[HardwarePoint]:
+def hardware_points(store: TargetStore, now: Monotonic) -> Iterator[HardwarePoint]:
     """Yield the points of all GPUs of targets that are fresh at `now` (monotonic seconds), each GPU once."""
     rows = [row for _, row in shown_rows(store.fresh_ticks(now), store.node)]
     for row in sorted(rows, key=lambda row: node_of(row.device, store.node)):

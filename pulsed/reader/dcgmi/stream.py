@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pulsed.errors import SourceError, StreamHung, TooManyGpus
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
@@ -59,7 +60,7 @@ class DmonStream:
         self._loop = asyncio.get_running_loop()
         self._child: Child | None = None
         self._rest = b""
-        self._stamp = (wall(), clock())
+        self._stamp = Unix(wall()), Monotonic(clock())
         self._unparsed = 0
         self._parsed: list[RawTick] = []
         self._waiting: deque[RawTick] = deque()
@@ -109,7 +110,7 @@ class DmonStream:
             await self._child.end_now()
 
     def _receive(self, data: bytes) -> None:
-        now = self._wall(), self._clock()
+        now = Unix(self._wall()), Monotonic(self._clock())
         if self._refusal is not None:
             return
         if self._news is None and now[1] - self._stamp[1] >= self._quiet:
@@ -227,6 +228,8 @@ def _spread(ticks: Sequence[RawTick], least: float) -> list[RawTick]:
     limit = ticks[-1].clock
     for tick in reversed(ticks):
         early = max(0.0, tick.clock - limit)
-        spread.append(replace(tick, clock=tick.clock - early, time=tick.time - early) if early else tick)
-        limit = spread[-1].clock - least
+        spread.append(
+            replace(tick, clock=Monotonic(tick.clock - early), time=Unix(tick.time - early)) if early else tick
+        )
+        limit = Monotonic(spread[-1].clock - least)
     return spread[::-1]

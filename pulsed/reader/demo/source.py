@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from pulsed.errors import ConfigError, ScrapeFailed
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.reader.demo import DemoSettings
 from pulsed.reader.demo.cluster import GPUS_PER_NODE, NODES, SILENT_AFTER, SILENT_NODE, scenes_of
@@ -123,7 +124,7 @@ class DemoSource(Source):
         when = self._wall() - (self._clock() - due) if self._start is None else self._start + elapsed
         if (labels := self._node.labels(elapsed)) != self._labels:
             self._labels, self._layout = labels, demo_layout(labels)
-        return RawTick(self.target, when, due, self.interval, self._layout, self._node.sample(elapsed))
+        return RawTick(self.target, Unix(when), Monotonic(due), self.interval, self._layout, self._node.sample(elapsed))
 
 
 def open_sources(settings: DemoSettings, request: SourceRequest) -> Sequence[DemoSource]:

@@ -30,6 +30,7 @@ from pulsed.http.credentials import (
     read_token,
     without_login,
 )
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick, RawValue
 from pulsed.reader.exporter import ExporterSettings, Login
 from pulsed.reader.exposition.parser import PageParser, refuse_other_exporters
@@ -121,8 +122,7 @@ class ExporterSource(Source):
             page = await scraper.fetch(self._url, self._login, self._timeout)
         else:
             page = await self._file.call(lambda: _read_file(self._path, self._settings.max_page_bytes))
-        clock = self._clock()
-        arrival = self._wall()
+        clock, arrival = Monotonic(self._clock()), Unix(self._wall())
         if not page or page.isspace():
             raise BadPage(f"{self.target}: empty page", self._empty_remedy())
         if len(page) <= _LARGE_PAGE:
@@ -146,7 +146,7 @@ class ExporterSource(Source):
         if scraper is not None:
             await scraper.release()
 
-    def _parse(self, page: bytes, arrival: float, clock: float) -> RawTick:
+    def _parse(self, page: bytes, arrival: Unix, clock: Monotonic) -> RawTick:
         begun = time.perf_counter()
         try:
             parsed = self._parser.parse(page, arrival - OLD_SECONDS if self._url else -math.inf)

@@ -11,6 +11,7 @@ import stat
 import time as clocks
 from collections.abc import Callable
 
+from pulsed.model.clocks import Unix
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.reader.kernel_log.line_formats import EXPECTED, Now, parse_line
 from pulsed.reader.kernel_log.log_text import MAX_LINE_LENGTH, LogText, event_of
@@ -73,7 +74,7 @@ class KernelLog:
         """Return the events since the last call, oldest first; None while the log cannot be read."""
         if self._descriptor is None and not self._open():
             return None
-        now = Now(self._wall(), self._uptime())
+        now = Now(Unix(self._wall()), self._uptime())
         try:
             events = self._read_device(now) if self._is_device else self._read_file(now)
         except OSError as error:

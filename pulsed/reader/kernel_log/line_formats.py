@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+from pulsed.model.clocks import Unix
+
 EXPECTED = (
     "records of /dev/kmsg, lines of dmesg, of `journalctl -k` with -o short, short-iso or export, or of syslog with "
     "traditional or RFC 3339 time stamps"
@@ -27,7 +29,7 @@ _OLDEST_YEARS = 8
 class Now(NamedTuple):
     """The present moment: in Unix seconds, and in seconds since boot."""
 
-    wall: float
+    wall: Unix
     uptime: float
 
 
@@ -59,7 +61,7 @@ class LogLine(NamedTuple):
         """Whether the tag belongs to another program than the kernel."""
         return self.is_tagged and not self.stamp["kernel"]
 
-    def time(self, now: Now) -> float | None:
+    def time(self, now: Now) -> Unix | None:
         """Return when it was logged, in Unix seconds, at most now; None if the time stamp is not plausible."""
         try:
             time = self.format.time(self.stamp, now)
@@ -78,29 +80,29 @@ class _Format(NamedTuple):
     """
 
     pattern: re.Pattern[str]
-    time: Callable[[Mapping[str, str], Now], float]
+    time: Callable[[Mapping[str, str], Now], Unix]
     is_local: bool = False
 
 
-def _of_microseconds(stamp: Mapping[str, str], now: Now) -> float:
-    return now.wall - (now.uptime - int(stamp["microseconds"]) / 1e6)
+def _of_microseconds(stamp: Mapping[str, str], now: Now) -> Unix:
+    return Unix(now.wall - (now.uptime - int(stamp["microseconds"]) / 1e6))
 
 
-def _of_uptime(stamp: Mapping[str, str], now: Now) -> float:
-    return now.wall - (now.uptime - float(stamp["uptime"]))
+def _of_uptime(stamp: Mapping[str, str], now: Now) -> Unix:
+    return Unix(now.wall - (now.uptime - float(stamp["uptime"])))
 
 
-def _of_ctime(stamp: Mapping[str, str], now: Now) -> float:
-    return datetime.strptime(stamp["ctime"], "%a %b %d %H:%M:%S %Y").timestamp()
+def _of_ctime(stamp: Mapping[str, str], now: Now) -> Unix:
+    return Unix(datetime.strptime(stamp["ctime"], "%a %b %d %H:%M:%S %Y").timestamp())
 
 
-def _of_date(stamp: Mapping[str, str], now: Now) -> float:
+def _of_date(stamp: Mapping[str, str], now: Now) -> Unix:
     zone = stamp["zone"].replace("Z", "+00:00")
     zone = zone if not zone or ":" in zone else f"{zone[:3]}:{zone[3:]}"
-    return datetime.fromisoformat(f"{stamp['date']}{zone}").timestamp() + float(f"0.{stamp['fraction'] or 0}")
+    return Unix(datetime.fromisoformat(f"{stamp['date']}{zone}").timestamp() + float(f"0.{stamp['fraction'] or 0}"))
 
 
-def _of_month_and_day(stamp: Mapping[str, str], now: Now) -> float:
+def _of_month_and_day(stamp: Mapping[str, str], now: Now) -> Unix:
     """Return the newest such moment that is not in the future: the time stamp has neither year nor time zone."""
     year = datetime.fromtimestamp(now.wall).year + 1
     for each in range(year, year - _OLDEST_YEARS - 2, -1):
@@ -111,7 +113,7 @@ def _of_month_and_day(stamp: Mapping[str, str], now: Now) -> float:
             continue
         for time in times:
             if time <= now.wall + FUTURE_SECONDS:
-                return time
+                return Unix(time)
     raise ValueError(f"{stamp['month']} {stamp['clock']}")
 
 
@@ -184,6 +186,6 @@ def parse_line(line: str) -> LogLine | None:
     return None
 
 
-def plausible(time: float, now: Now) -> float | None:
+def plausible(time: Unix, now: Now) -> Unix | None:
     """Return a time in Unix seconds, at most now; None if it is before 1970 or in the future."""
     return min(time, now.wall) if 0.0 <= time <= now.wall + FUTURE_SECONDS else None

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pulsed.model.clocks import EPOCH, Unix
 from pulsed.model.raw_tick import KernelEvent, LinkFault
 from pulsed.reader.kernel_log.line_formats import LogLine, Now, parse_line, plausible
 
@@ -128,7 +129,7 @@ class LogText:
 
 def event_of(line: LogLine, now: Now) -> tuple[KernelEvent, ...]:
     """Return the event of a line, if it has one, and a time that is plausible."""
-    event = parse_message(line.message, 0.0)
+    event = parse_message(line.message, EPOCH)
     time = None if event is None else line.time(now)
     return () if event is None or time is None else (event._replace(time=time),)
 
@@ -158,7 +159,7 @@ class JournalExport:
         """Return whether a line belongs to the entry, or begins one."""
         return self._fields is not None or line.startswith(_FIRST)
 
-    def add(self, line: bytes, length: int, now: Now) -> tuple[str, float] | None:
+    def add(self, line: bytes, length: int, now: Now) -> tuple[str, Unix] | None:
         """Add a line of an entry.
 
         Args:
@@ -201,7 +202,7 @@ class JournalExport:
             self._fields[name] = value.decode("utf-8", "replace")
 
 
-def _kernel_message(fields: dict[str, str], now: Now) -> tuple[str, float] | None:
+def _kernel_message(fields: dict[str, str], now: Now) -> tuple[str, Unix] | None:
     """Return message and time of an entry; None if not the kernel logged it, or its time is not plausible.
 
     No program can set fields whose names begin with `_`. What root writes to /dev/kmsg has another facility.
@@ -209,7 +210,7 @@ def _kernel_message(fields: dict[str, str], now: Now) -> tuple[str, float] | Non
     if fields.get("_TRANSPORT") != "kernel" or fields.get("SYSLOG_FACILITY", "0") != "0":
         return None
     stamp = next((fields[name] for name in _TIMES if _MICROSECONDS.fullmatch(fields.get(name, ""))), "")
-    time = plausible(int(stamp) / 1e6, now) if stamp else None
+    time = plausible(Unix(int(stamp) / 1e6), now) if stamp else None
     return None if time is None else (fields.get("MESSAGE", ""), time)
 
 
@@ -255,7 +256,7 @@ _RECOVERY = re.compile(
 """XID 154. The numbers are NVML's; the names differ: `Node Reboot Required` of driver 595 is `OS Reboot` of 610."""
 
 
-def parse_message(message: str, time: float) -> KernelEvent | None:
+def parse_message(message: str, time: Unix) -> KernelEvent | None:
     """Parse one kernel message; return None for messages that report no fault of a GPU or NVSwitch.
 
     Args:

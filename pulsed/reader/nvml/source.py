@@ -26,6 +26,7 @@ from pulsed.errors import (
     NvmlRefused,
     TooManyGpus,
 )
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import Epoch, RawTick
 from pulsed.reader.nvml import MIN_INTERVAL, NvmlSettings
 from pulsed.reader.nvml.session import TARGET, DriverSession
@@ -111,7 +112,7 @@ class NvmlSource(Source):
         return await self._run(self._read, patience if self._session.is_open else max(FIRST_SECONDS, patience))
 
     def _read(self) -> RawTick:
-        wall, clock = self._wall(), self._clock()
+        wall, clock = Unix(self._wall()), Monotonic(self._clock())
         layout, values, processes, lost = self._session.tick()
         return RawTick(
             TARGET, wall, clock, self.interval, layout, values, processes=processes, lost=lost, epoch=self._epoch

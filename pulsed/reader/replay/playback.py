@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pulsed.errors import BadCapture, SourceEnded, SourceError
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.record_lines import SESSION_MARK, RecordReader, Session
 from pulsed.reader.replay.recording import BREATH, BROKEN_FILE, open_bytes, unreadable
@@ -227,6 +228,8 @@ class RecordPlayer:
             self._clock_shift = self._last.clock + (gap if gap > 0 else tick.interval) - tick.clock
         self._joins = False
         if self._clock_shift or self._time_shift:
-            tick = replace(tick, time=tick.time + self._time_shift, clock=tick.clock + self._clock_shift)
+            tick = replace(
+                tick, time=Unix(tick.time + self._time_shift), clock=Monotonic(tick.clock + self._clock_shift)
+            )
         self._last, self._latest = tick, max(self._latest, tick.time)
         return tick

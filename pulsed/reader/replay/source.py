@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pulsed.errors import BadCapture, BadPage, SourceError, TooManyGpus
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.dmon.parser import DmonParser, DmonTick
 from pulsed.reader.exposition.parser import Page, PageParser, refuse_other_exporters
@@ -151,7 +152,9 @@ class _SingleRecording:
         if isinstance(sample, SourceError):
             return sample
         time = self._settings.begin + self._clock
-        return RawTick(self.target, time, self._clock, interval, sample.layout, sample.values, sample.rejected)
+        return RawTick(
+            self.target, Unix(time), Monotonic(self._clock), interval, sample.layout, sample.values, sample.rejected
+        )
 
     def _open(self) -> Recording:
         recording = recording_type(self._path, self._settings.columns)

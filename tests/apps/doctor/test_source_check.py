@@ -11,13 +11,14 @@ import pytest
 
 from pulsed.apps.doctor.source_check import SourceCheck, choose, probe
 from pulsed.errors import ScrapeFailed, SourceEnded
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.reader.source import Source
 from tests.apps.doctor.setting import configured
 from tests.support.ticks import tick_of
 
 LAYOUT = Layout("exporter", ())
-RAW = RawTick("here", 0.0, 0.0, 1.0, LAYOUT, ())
+RAW = RawTick("here", Unix(0.0), Monotonic(0.0), 1.0, LAYOUT, ())
 TICK = tick_of(RAW, (), (), ())
 HELD = MappingProxyType({"profiling_held": (1001,)})
 

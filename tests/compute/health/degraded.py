@@ -11,6 +11,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
 from pulsed.compute.sample import FRESH_INTERVALS, FRESH_SECONDS, VITAL
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Reading
@@ -152,5 +153,7 @@ def _complaints(boards: list[_Board], found: Tick, now: float, interval: float) 
 
 def _tick(now: float, interval: float, pages: list[Page]) -> Tick:
     return tick_of(
-        RawTick("test", DAY + now, now, interval, NO_SERIES, ()), GPUS, tuple([Reading(**page) for page in pages])
+        RawTick("test", Unix(DAY + now), Monotonic(now), interval, NO_SERIES, ()),
+        GPUS,
+        tuple([Reading(**page) for page in pages]),
     )

@@ -12,6 +12,7 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.target_gpus import Tracker
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health, HealthChange, XidEvent
 from pulsed.model.owner import Owners
@@ -89,7 +90,7 @@ class Sim:
         given = [Reading(**reading) for reading in readings] or [Reading()]
         given += [Reading()] * (len(self.devices) - len(given))
         tick = tick_of(
-            RawTick("test", self.time, self.clock, self.interval, self.layout, (), lost=self.lost),
+            RawTick("test", Unix(self.time), Monotonic(self.clock), self.interval, self.layout, (), lost=self.lost),
             self.devices,
             tuple(given[: len(self.devices)]),
             owners=self.owners,
@@ -143,7 +144,7 @@ class Sim:
         self._start()
         self.time += down
         self.clock = 5.0
-        self.health_evaluator.restore(document, self.time)
+        self.health_evaluator.restore(document, Unix(self.time))
 
     def _start(self) -> None:
         self.table = GpuTable(ComputeSettings(health=self.settings))

@@ -10,6 +10,7 @@ from pulsed.compute.health.check import Check, GpuCheck, check
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.rule_kinds import step
+from pulsed.model.clocks import GpuSeconds, Unix
 from pulsed.model.health import CheckState
 from tests.compute.health.sim import Sim, give
 from tests.compute.streams import DAY
@@ -32,11 +33,11 @@ class Follower:
     def state(self, now: float = 0.0, /, *, is_guest: bool = False, **values: float | None) -> CheckState:
         """Return the state after another sample."""
         give(self.inputs, **values)
-        self.inputs.measured_at = now
+        self.inputs.measured_at = GpuSeconds(now)
         for rule, state in self.check.rules:
-            rule.observe(state, self.inputs, now)
+            rule.observe(state, self.inputs, GpuSeconds(now))
         self.check.suits = self.check.check.suits(self.inputs.model, is_guest)
-        self.check.evaluate(self.inputs, DAY + now, now)
+        self.check.evaluate(self.inputs, Unix(DAY + now), GpuSeconds(now))
         return self.check.state
 
 
@@ -87,13 +88,13 @@ def test_the_severity_is_that_of_the_worst_rule() -> None:
 def test_a_state_has_its_time_evidence_and_words_while_it_is_raised() -> None:
     follower = Follower()
     assert follower.state(0.0, temperature_celsius=20.0) == CheckState(
-        *("warm", "ok", DAY), evidence=(("temperature_celsius", 20.0),), covered=True
+        *("warm", "ok", Unix(DAY)), evidence=(("temperature_celsius", 20.0),), covered=True
     )
     assert follower.state(1.0, temperature_celsius=21.0).evidence == (("temperature_celsius", 20.0),), (
         "as it was entered"
     )
     raised = CheckState(
-        *("warm", "warn", DAY + 2.0, None, "Too warm"),
+        *("warm", "warn", Unix(DAY + 2.0), None, "Too warm"),
         evidence=(("temperature_celsius", 60.0),),
         remedy="Cool it: 60 °C.",
         covered=True,
@@ -105,7 +106,7 @@ def test_a_state_has_its_time_evidence_and_words_while_it_is_raised() -> None:
     again = follower.state(5.0, temperature_celsius=70.0)
     assert again == replace(raised, evidence=(("temperature_celsius", 70.0),), remedy="Cool it: 70 °C.")
     gone = follower.state(60.0)
-    assert gone == CheckState("warm", "unknown", DAY + 60.0)
+    assert gone == CheckState("warm", "unknown", Unix(DAY + 60.0))
 
 
 def test_each_time_that_a_check_is_raised_is_an_event() -> None:
@@ -139,7 +140,7 @@ def test_a_step_of_the_wall_clock_moves_an_event_from_half_a_second_on(shift: fl
     follower = Follower(replace(CHECK, rules=(step("ecc_dbe_aggregate_total", "crit", "errors", 60.0),)))
     for now, value in enumerate([1.0, 1.0, 2.0]):
         follower.state(float(now), ecc_dbe_aggregate_total=value)
-    follower.check.evaluate(follower.inputs, DAY + 3.0 + shift, 3.0)
+    follower.check.evaluate(follower.inputs, Unix(DAY + 3.0 + shift), GpuSeconds(3.0))
     assert follower.check.state.last_event == DAY + 2.0 + (shift if is_moved else 0.0)
 
 
@@ -148,7 +149,7 @@ def test_a_step_of_the_wall_clock_moves_the_event_of_a_check_that_is_ok_again() 
     for now, value in ((0.0, 1.0), (1.0, 1.0), (2.0, 2.0), (100.0, 2.0), (101.0, 2.0)):
         ok = follower.state(now, ecc_dbe_aggregate_total=value)
     assert (ok.state, ok.last_event) == ("ok", DAY + 2.0)
-    follower.check.evaluate(follower.inputs, DAY + 107.0, 102.0)
+    follower.check.evaluate(follower.inputs, Unix(DAY + 107.0), GpuSeconds(102.0))
     assert follower.check.state.last_event == DAY + 7.0
 
 

@@ -11,18 +11,19 @@ from pulsed.compute.health.windows import (
     UNNAMED_BIT,
     ClockEvents,
 )
+from pulsed.model.clocks import GpuSeconds
 
 
 def followed(masks: dict[float, float | None], is_busy: bool = False, seconds: float = 1.0) -> ClockEvents:
     events = ClockEvents()
     for now, mask in masks.items():
-        events.update(mask, is_busy, seconds, now)
+        events.update(mask, is_busy, seconds, GpuSeconds(now))
     return events
 
 
 def test_a_part_is_complete_every_five_seconds() -> None:
     events = ClockEvents()
-    complete = [now for now in range(16) if events.update(0.0, False, 1.0, float(now))]
+    complete = [now for now in range(16) if events.update(0.0, False, 1.0, GpuSeconds(float(now)))]
     assert complete == [5, 10, 15]
 
 
@@ -32,7 +33,7 @@ def test_shares_of_the_last_minute_by_reason() -> None:
     assert events.share(0x20, 60.0) == pytest.approx(30 / 61)
     assert events.share(0x40, 60.0) == 0.0
     for now in range(62, 123):
-        events.update(0.0, False, 1.0, float(now))
+        events.update(0.0, False, 1.0, GpuSeconds(float(now)))
     assert events.shares == ()
     assert events.share(0x20, 60.0) == 0.0
 
@@ -45,7 +46,7 @@ def test_fewer_than_three_samples_have_no_share() -> None:
     events = ClockEvents()
     found = []
     for number in range(4):
-        events.update(4.0, False, 10.0, number * 10.0)
+        events.update(4.0, False, 10.0, GpuSeconds(number * 10.0))
         found.append(events.share(4, 20.0))
     assert found == [None, None, 1.0, 1.0]
 
@@ -59,7 +60,7 @@ def test_parts_end_after_the_same_number_of_samples_at_any_rate() -> None:
     events, now = ClockEvents(), 0.0
     complete = []
     for number in range(160):
-        if events.update(0.0, False, 0.1, now):
+        if events.update(0.0, False, 0.1, GpuSeconds(now)):
             complete.append(number)
         now += 0.1  # with its rounding errors
     assert complete == [50, 100, 150]
@@ -74,7 +75,7 @@ def test_samples_without_a_mask_are_no_time() -> None:
 def test_ten_minutes_are_remembered_and_no_more() -> None:
     events = ClockEvents()
     for now in range(5, 1500, 5):
-        events.update(4.0 if now <= 300 else 0.0, False, 5.0, float(now))
+        events.update(4.0 if now <= 300 else 0.0, False, 5.0, GpuSeconds(float(now)))
         if now == 600:
             assert events.share(4, 600.0) == pytest.approx(0.5, abs=0.01)
         if now == 840:
@@ -142,7 +143,7 @@ def test_shares_are_those_of_a_plain_recomputation(interval: float) -> None:
     for number in range(int(1500 / interval)):
         now = number * interval
         new.append(rng.choice([0, 0, 4, 0x24, 0x100]))
-        is_complete = events.update(float(new[-1]), False, interval, now)
+        is_complete = events.update(float(new[-1]), False, interval, GpuSeconds(now))
         if is_complete:
             ended += [(now, mask) for mask in new]
             new = []

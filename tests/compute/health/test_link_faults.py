@@ -8,6 +8,7 @@ import pytest
 
 from pulsed.compute.health.link_faults import down_reason
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.model.clocks import Unix
 from pulsed.model.health import CheckState
 from pulsed.model.raw_tick import KernelEvent, LinkFault
 from pulsed.model.tick import Extras, LinkCounters
@@ -20,7 +21,7 @@ DOWN = LinkFault("NETIR_LINK_DOWN", True, link=14, subcode=37)
 
 def message(sim: Sim, code: int, fault: LinkFault | None, *, before: float = 0.0) -> tuple[KernelEvent, ...]:
     """An event just before the next tick."""
-    return (KernelEvent("xid", code, sim.time + sim.interval - 0.1 - before, ADDRESS, fault=fault),)
+    return (KernelEvent("xid", code, Unix(sim.time + sim.interval - 0.1 - before), ADDRESS, fault=fault),)
 
 
 def after(code: int, fault: LinkFault, **settings: object) -> CheckState:

@@ -11,6 +11,7 @@ from pulsed.compute.health.link_faults import LinkDown, is_link_down
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.target_gpus import Tracker
+from pulsed.model.clocks import GpuSeconds, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState
 from pulsed.model.raw_tick import KernelEvent, LinkFault
@@ -25,7 +26,7 @@ from tests.compute.health.sim import HealthTick, Sim
     ],
 )
 def test_a_fault_may_follow_from_a_link_that_went_down_within_a_minute(code: int, began: float, precedes: bool) -> None:
-    assert LinkDown("0", "n1", 70.0).precedes(code, began) is precedes
+    assert LinkDown("0", "n1", GpuSeconds(70.0)).precedes(code, GpuSeconds(began)) is precedes
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_a_fault_may_follow_from_a_link_that_went_down_within_a_minute(code: int
     ],
 )
 def test_a_link_is_down_at_a_known_time_and_not_as_a_test(fault: LinkFault | None, dated: bool, expected: bool) -> None:
-    assert is_link_down(XidRecord(7.0, dated=dated, fault=fault)) is expected
+    assert is_link_down(XidRecord(GpuSeconds(7.0), dated=dated, fault=fault)) is expected
 
 
 def boards(node: str) -> list[Device]:
@@ -68,7 +69,7 @@ class Node(Sim):
     def look(self, *faults: tuple[int, int, LinkFault]) -> HealthTick:
         """Take a sample with messages about GPUs, by index."""
         self.kernel_events = tuple(
-            KernelEvent("xid", code, self.time + 0.5, self.devices[gpu].pci_bus_id, fault=each)
+            KernelEvent("xid", code, Unix(self.time + 0.5), self.devices[gpu].pci_bus_id, fault=each)
             for gpu, code, each in faults
         )
         return self.tick({"temperature_celsius": 40.0}, {"temperature_celsius": 40.0})

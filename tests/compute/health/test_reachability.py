@@ -6,6 +6,7 @@ import pytest
 
 from pulsed.compute.health.reachability import Reachability
 from pulsed.compute.sample import InputState
+from pulsed.model.clocks import GPU_START, GpuSeconds, Unix
 from pulsed.model.vocabulary import NOTHING, Reading
 
 BLANK = Reading(ecc_mode=1.0)
@@ -13,7 +14,7 @@ BLANK = Reading(ecc_mode=1.0)
 
 
 def update(reachability: Reachability, now: float, state: InputState, reading: Reading, *, has_peers: bool) -> None:
-    reachability.update(state, reading, 1000.0 + now, now, has_peers=has_peers, is_evident=False)
+    reachability.update(state, reading, Unix(1000.0 + now), GpuSeconds(now), has_peers=has_peers, is_evident=False)
 
 
 def followed(*states: tuple[float, InputState, Reading], has_peers: bool = True) -> list[tuple[float | None, bool]]:
@@ -61,14 +62,14 @@ def test_stale_inputs_are_no_proof_and_an_answer_ends_it() -> None:
 
 def test_a_gpu_of_an_earlier_run_needs_no_second() -> None:
     reachability = Reachability()
-    reachability.expect(900.0)
+    reachability.expect(Unix(900.0), GPU_START)
     for now in (0.0, 0.1):
         update(reachability, now, "blank", NOTHING, has_peers=True)
     assert (reachability.is_lost, reachability.last_seen, reachability.missed_since) == (True, 900.0, 1000.0)
 
 
 def unlisted(reachability: Reachability, now: float, *, is_evident: bool = False) -> tuple[float | None, float]:
-    reachability.update_unlisted(1000.0 + now, now, is_evident=is_evident)
+    reachability.update_unlisted(Unix(1000.0 + now), GpuSeconds(now), is_evident=is_evident)
     return reachability.polls_missed, reachability.polls_unlisted
 
 

@@ -11,6 +11,7 @@ import pytest
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.xid_rule import XidRule
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Device
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.tick import Extras
@@ -50,7 +51,7 @@ def step(sim: Sim, seed: int, at: int, readings: dict[str, float | None]) -> Hea
     devices: tuple[Device, ...] = sim.devices
     sim.kernel_events = ()
     if chance < 0.03:
-        sim.kernel_events = (KernelEvent("xid", rng.choice((13, 48, 79, 92)), sim.time, PCI),)
+        sim.kernel_events = (KernelEvent("xid", rng.choice((13, 48, 79, 92)), Unix(sim.time), PCI),)
     elif chance < 0.06:
         devices = (replace(BOARD, model=rng.choice(("", MODEL, "Tesla T4"))),)
     elif chance < 0.08:

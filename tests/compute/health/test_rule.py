@@ -11,6 +11,7 @@ import pytest
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import Rule, RuleState, When
 from pulsed.durations import DAY, HOUR, MINUTE
+from pulsed.model.clocks import GpuSeconds
 from tests.compute.health.sim import give
 
 UNKNOWN, OK, INFO, WARN, HOT, CRIT = range(-1, 5)
@@ -31,8 +32,8 @@ class Follower:
     def take(self, value: float | None, now: float, measured_at: float | None = None, **others: float) -> int:
         """Take a temperature; return the severity."""
         give(self.inputs, temperature_celsius=value, **others)
-        self.inputs.measured_at = now if measured_at is None else measured_at
-        self.rule.evaluate(self.state, self.inputs, now)
+        self.inputs.measured_at = GpuSeconds(now if measured_at is None else measured_at)
+        self.rule.evaluate(self.state, self.inputs, GpuSeconds(now))
         return self.state.severity
 
 

@@ -13,6 +13,7 @@ from pulsed.compute.health.rule import Rule, RuleState, When, difference, distan
 from pulsed.compute.health.rule_kinds import Codes, Duty
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.windows import DutyCounter
+from pulsed.model.clocks import GpuSeconds
 from pulsed.model.tick import Extras
 from tests.compute.health.sim import Sim, give
 
@@ -144,7 +145,7 @@ def test_a_condition_lowers_any_severity_and_is_needed_from_a_level_on(
     inputs, rule_state = GpuInputs(), RuleState()
     given = {"temperature_celsius": celsius, "performance_state": state}
     give(inputs, **given)
-    rule.evaluate(rule_state, inputs, 1.0)
+    rule.evaluate(rule_state, inputs, GpuSeconds(1.0))
     assert rule_state.severity == held
     assert dict(rule.evidence(rule_state, inputs)) == {name: each for name, each in given.items() if each is not None}
 
@@ -152,7 +153,7 @@ def test_a_condition_lowers_any_severity_and_is_needed_from_a_level_on(
 def follow(counter: DutyCounter, *samples: tuple[float, float | None], window: float = 10.0) -> list[float | None]:
     shares = []
     for now, value in samples:
-        counter.update(value, now, window)
+        counter.update(value, GpuSeconds(now), window)
         shares.append(counter.share)
     return shares
 
@@ -190,8 +191,8 @@ def measures(rule: Duty, *samples: tuple[float | None, float | None]) -> list[fl
     state, inputs, found = RuleState(), GpuInputs(), []
     for number, (value, mask) in enumerate(samples):
         give(inputs, **dict.fromkeys(rule.inputs[:1], value), clocks_event_reasons=mask)
-        inputs.clock_events.update(mask, False, 10.0, number * 10.0)
-        rule.observe(state, inputs, number * 10.0)
+        inputs.clock_events.update(mask, False, 10.0, GpuSeconds(number * 10.0))
+        rule.observe(state, inputs, GpuSeconds(number * 10.0))
         found.append(rule.by(rule, state, inputs))
     return found
 
@@ -226,7 +227,7 @@ def test_the_largest_share_of_several_counters_counts() -> None:
     state, facts = RuleState(), GpuInputs()
     for now in (0.0, 10.0, 20.0):
         give(facts, hardware_thermal_slowdown_seconds_total=now / 4, power_brake_slowdown_seconds_total=now / 2)
-        rule.observe(state, facts, now)
+        rule.observe(state, facts, GpuSeconds(now))
         found = rule.by(rule, state, facts)
     assert found == 0.5
 
@@ -242,7 +243,7 @@ def test_growth_of_an_unproven_unit_is_info() -> None:
     state, inputs = RuleState(), GpuInputs()
     for number, value in enumerate([5.0] * 10 + [5.0 + 1e-3 * step for step in range(20)]):
         give(inputs, thermal_violation_seconds_total=value)
-        inputs.measured_at = number * 10.0
-        rule.observe(state, inputs, number * 10.0)
-        rule.evaluate(state, inputs, number * 10.0)
+        inputs.measured_at = GpuSeconds(number * 10.0)
+        rule.observe(state, inputs, GpuSeconds(number * 10.0))
+        rule.evaluate(state, inputs, GpuSeconds(number * 10.0))
     assert state.severity == 1

@@ -6,6 +6,7 @@ import pytest
 
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.clocks import Unix
 from pulsed.model.health import Health
 from tests.compute.health.sim import GPU, OTHER, Sim
 
@@ -74,7 +75,7 @@ def test_another_configuration_continues() -> None:
     sim = Sim()
     for values in [FINE] * 10 + [BROKEN] * 10:
         before = sim.health(**values)
-    sim.table.reconfigure(ComputeSettings(health=HealthSettings(disabled=("row_remap_failed",))))
+    sim.table.configure(ComputeSettings(health=HealthSettings(disabled=("row_remap_failed",))))
     after = sim.health(**BROKEN)
     assert lasted(after) == {**lasted(before), "crit": lasted(before)["crit"] + 1.0}
     assert lasted(sim.health(**BROKEN))["ok"] == lasted(after)["ok"] + 1.0
@@ -89,5 +90,5 @@ def test_a_state_file_without_seconds_starts_at_0() -> None:
         del gpu["seconds"], gpu["state"]
     restarted = Sim()
     restarted.time = sim.time
-    restarted.health_evaluator.restore(document, sim.time)
+    restarted.health_evaluator.restore(document, Unix(sim.time))
     assert lasted(restarted.health(**FINE)) == {"unknown": 1.0}

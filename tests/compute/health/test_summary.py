@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.compute.health.summary import limited_to, unobserved
+from pulsed.model.clocks import Unix
 from pulsed.model.health import NOT_EVALUATED, SEVERITY, CheckState, Health, State
 from tests.compute.health.sim import Sim
 
@@ -37,13 +38,13 @@ def test_health_limited_to_some_checks(checks: tuple[str, ...], state: State, ex
 @pytest.mark.parametrize(
     ("event", "state", "coverage"),
     [
-        (CheckState("xid_critical", "crit", 60.0, 60.0), "crit", 1 / 4),
-        (CheckState("xid_warning", "info", 60.0, 60.0), "unknown", 1 / 4),
-        (CheckState("xid_critical", "ok", 60.0, 60.0), "unknown", 0.0),
+        (CheckState("xid_critical", "crit", Unix(60.0), Unix(60.0)), "crit", 1 / 4),
+        (CheckState("xid_warning", "info", Unix(60.0), Unix(60.0)), "unknown", 1 / 4),
+        (CheckState("xid_critical", "ok", Unix(60.0), Unix(60.0)), "unknown", 0.0),
     ],
 )
 def test_of_a_gpu_that_is_not_observed_only_events_are_known(event: CheckState, state: State, coverage: float) -> None:
-    health = unobserved(Health("warn", 0.5, (*CHECKS, event)), since=77.0, age=12.34, reason="connection refused")
+    health = unobserved(Health("warn", 0.5, (*CHECKS, event)), since=Unix(77.0), age=12.34, reason="connection refused")
     telemetry, *others, last = health.checks
     assert (health.state, health.severity, health.coverage) == (state, SEVERITY[state], coverage)
     assert (telemetry.state, telemetry.since, telemetry.message) == ("unknown", 77.0, "connection refused")

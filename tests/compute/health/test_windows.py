@@ -11,6 +11,7 @@ from pulsed.compute.health.reachability import ResetSign
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.rule_kinds import Increase, step
 from pulsed.compute.health.windows import CounterIncrease
+from pulsed.model.clocks import GpuSeconds
 from pulsed.model.raw_tick import Epoch
 from tests.compute.health.sim import Sim, give
 from tests.compute.streams import DAY
@@ -19,7 +20,7 @@ from tests.compute.streams import DAY
 def fed(values: list[float], *, lifetime: bool = False) -> CounterIncrease:
     window = CounterIncrease(60.0, lifetime)
     for second, value in enumerate(values):
-        window.update(value, float(second))
+        window.update(value, GpuSeconds(float(second)))
     return window
 
 
@@ -45,7 +46,7 @@ def test_growth_leaves_the_window() -> None:
     assert window.total == 8
     found = []
     for now in (60.9, 61.0, 62.9, 63.0):
-        window.update(8, now)
+        window.update(8, GpuSeconds(now))
         found.append(window.total)
     assert found == [8, 3, 3, 0]
     assert window.grown == 3.0
@@ -54,7 +55,7 @@ def test_growth_leaves_the_window() -> None:
 def test_one_value_settles_nothing() -> None:
     window = fed([3])
     found = [(window.settled, window.total)]
-    window.update(3, 5.0)
+    window.update(3, GpuSeconds(5.0))
     found.append((window.settled, window.total))
     assert found == [(False, 0), (True, 0)]
 
@@ -62,7 +63,7 @@ def test_one_value_settles_nothing() -> None:
 def test_a_busy_window_stays_small() -> None:
     window = CounterIncrease(3600.0, lifetime=False)
     for second in range(20_000):
-        window.update(float(second), float(second))
+        window.update(float(second), GpuSeconds(float(second)))
     assert len(window.parts) <= 61
     assert window.total == pytest.approx(3600, abs=61)
 
@@ -70,13 +71,13 @@ def test_a_busy_window_stays_small() -> None:
 def test_a_part_is_a_sixtieth_of_the_window() -> None:
     window = CounterIncrease(60.0, lifetime=False)
     for value, now in enumerate([0.0, 1.0, 1.99, 2.0, 2.5, 9.0]):
-        window.update(float(value), now)
+        window.update(float(value), GpuSeconds(now))
     assert window.parts == ((1.0, 2.0), (2.0, 2.0), (9.0, 1.0))
 
 
 def test_by_default_there_was_no_gap_before_a_value() -> None:
     window = CounterIncrease(0.5, lifetime=False)
-    assert [window.update(value, value) for value in (0.0, 1.0)] == [0.0, 1.0]
+    assert [window.update(value, GpuSeconds(value)) for value in (0.0, 1.0)] == [0.0, 1.0]
 
 
 def evaluated(rule: Increase, *samples: tuple[float, float | None, float]) -> list[tuple[int, int]]:
@@ -84,9 +85,9 @@ def evaluated(rule: Increase, *samples: tuple[float, float | None, float]) -> li
     state, inputs, found = RuleState(), GpuInputs(), []
     for now, value, gap in samples:
         give(inputs, pcie_replays_total=value)
-        inputs.measured_at, inputs.gap_seconds = now, gap
-        rule.observe(state, inputs, now)
-        rule.evaluate(state, inputs, now)
+        inputs.measured_at, inputs.gap_seconds = GpuSeconds(now), gap
+        rule.observe(state, inputs, GpuSeconds(now))
+        rule.evaluate(state, inputs, GpuSeconds(now))
         found.append((state.severity, state.events))
     return found
 
@@ -102,8 +103,8 @@ def test_steps_between_two_evaluations_are_not_lost() -> None:
     rule, state, inputs = step("pcie_replays_total", "warn", "replays", 60.0), RuleState(), GpuInputs()
     for now, value in ((0.0, 5.0), (0.1, 5.0), (0.2, 7.0), (0.3, 0.0), (0.4, 1.0), (0.5, 0.0)):
         give(inputs, pcie_replays_total=value)
-        rule.observe(state, inputs, now)
-    rule.evaluate(state, inputs, 0.5)
+        rule.observe(state, inputs, GpuSeconds(now))
+    rule.evaluate(state, inputs, GpuSeconds(0.5))
     assert (state.severity, state.measure, state.events, state.event_at) == (2, 3.0, 3, 0.4)
 
 
@@ -129,16 +130,16 @@ def test_of_several_counters_the_first_that_is_present_counts() -> None:
         state, facts = RuleState(), GpuInputs()
         for now in (0.0, 1.0):
             give(facts, pcie_replays_total=first, pcie_correctable_errors_total=3 * now)
-            rule.observe(state, facts, now)
-            rule.evaluate(state, facts, now)
+            rule.observe(state, facts, GpuSeconds(now))
+            rule.evaluate(state, facts, GpuSeconds(now))
         assert (state.severity, state.events) == (held, events)
 
 
 @pytest.mark.parametrize(("gap", "total"), [(0.0, 12), (30.0, 12), (60.0, 12), (120.0, 6), (600.0, 1.2)])
 def test_an_increase_in_a_gap_counts_with_the_share_of_the_window(gap: float, total: float) -> None:
     window = CounterIncrease(60.0, lifetime=False)
-    window.update(0.0, 0.0)
-    assert window.update(12.0, gap, gap) == pytest.approx(total)
+    window.update(0.0, GpuSeconds(0.0))
+    assert window.update(12.0, GpuSeconds(gap), gap) == pytest.approx(total)
     assert window.total == pytest.approx(total)
 
 
@@ -153,7 +154,7 @@ def test_each_step_of_a_counter_is_an_event(growth: float, events: int) -> None:
 
 def resets(*energies: float | None) -> list[float | None]:
     sign = ResetSign()
-    return [sign.update(energy, float(now)) for now, energy in enumerate(energies)]
+    return [sign.update(energy, GpuSeconds(float(now))) for now, energy in enumerate(energies)]
 
 
 def test_the_second_lower_energy_is_a_reset_at_the_time_of_the_first() -> None:
@@ -180,12 +181,18 @@ def test_a_counter_that_falls_was_reset_if_the_next_value_is_lower_too(
     values: list[float], increases: list[float]
 ) -> None:
     window = CounterIncrease(60.0, lifetime=False)
-    assert [window.update(value, float(now)) for now, value in enumerate(values)] == increases
+    assert [window.update(value, GpuSeconds(float(now))) for now, value in enumerate(values)] == increases
 
 
 def test_a_lifetime_counter_grows_above_its_peak_only() -> None:
     window = CounterIncrease(60.0, lifetime=True)
-    assert [window.update(value, float(now)) for now, value in enumerate([5.0, 0.0, 0.0, 5.0, 6.0])] == [0, 0, 0, 0, 1]
+    assert [window.update(value, GpuSeconds(float(now))) for now, value in enumerate([5.0, 0.0, 0.0, 5.0, 6.0])] == [
+        0,
+        0,
+        0,
+        0,
+        1,
+    ]
 
 
 def test_cleared_ecc_counters_are_no_reset() -> None:

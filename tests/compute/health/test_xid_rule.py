@@ -10,6 +10,7 @@ from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS, xid_of
+from pulsed.model.clocks import GpuSeconds
 from tests.compute.health.sim import Sim, give
 
 CRITICAL, WARNING, REPEATED, FALLEN, CORRECTED, NVLINK = (
@@ -29,12 +30,12 @@ def inputs(records: dict[int, XidRecord], **values: float) -> GpuInputs:
 def after(rule: XidRule, facts: GpuInputs, now: float) -> RuleState:
     state = RuleState()
     facts.update_xids()
-    rule.evaluate(state, facts, now)
+    rule.evaluate(state, facts, GpuSeconds(now))
     return state
 
 
 def dated(last: float, *, cleared: bool = False) -> XidRecord:
-    return XidRecord(last, dated=True, cleared=cleared, count=1)
+    return XidRecord(GpuSeconds(last), dated=True, cleared=cleared, count=1)
 
 
 @pytest.mark.parametrize(
@@ -42,16 +43,16 @@ def dated(last: float, *, cleared: bool = False) -> XidRecord:
     [
         (CRITICAL, 48, dated(100.0), {0: 4, DAY - 1: 4, DAY: -1}),
         (CRITICAL, 48, dated(100.0, cleared=True), {0: -1}),
-        (CRITICAL, 48, XidRecord(100.0, dated=False), {0: -1}),
+        (CRITICAL, 48, XidRecord(GpuSeconds(100.0), dated=False), {0: -1}),
         (CRITICAL, 13, dated(100.0), {0: -1}),
         (WARNING, 48, dated(100.0), {0: -1, DAY - 1: -1, DAY: 2, 9 * DAY: 2}),
         (WARNING, 48, dated(100.0, cleared=True), {0: -1, DAY: -1}),
-        (WARNING, 48, XidRecord(100.0, dated=False), {0: 2, 3599: 2, 3600: -1}),
+        (WARNING, 48, XidRecord(GpuSeconds(100.0), dated=False), {0: 2, 3599: 2, 3600: -1}),
         (WARNING, 94, dated(100.0), {0: 2, 3599: 2, 3600: -1}),
         (WARNING, 13, dated(100.0), {0: 1, 599: 1, 600: -1}),
         (WARNING, 45, dated(100.0), {0: -1}),
         (FALLEN, 79, dated(100.0), {0: 4, 59: 4, 60: -1}),
-        (FALLEN, 79, XidRecord(100.0, dated=False), {0: -1}),
+        (FALLEN, 79, XidRecord(GpuSeconds(100.0), dated=False), {0: -1}),
         (FALLEN, 48, dated(100.0), {0: -1}),
     ],
 )
@@ -74,7 +75,7 @@ def test_the_worst_code_decides_and_of_equal_ones_the_newest() -> None:
     assert (critical.xid, critical.event_at, critical.measure) == (79, 200.0, 79.0)
     warning = after(WARNING, inputs(records), 300.0)
     assert (warning.xid, warning.event_at, warning.severity) == (94, 250.0, 2)
-    of_unknown_age = after(WARNING, inputs({999: XidRecord(100.0, dated=False)}), 100.0)
+    of_unknown_age = after(WARNING, inputs({999: XidRecord(GpuSeconds(100.0), dated=False)}), 100.0)
     assert (of_unknown_age.xid, of_unknown_age.event_at) == (999, None)
 
 
@@ -94,13 +95,15 @@ def test_another_input_of_its_scope_confirms_a_code_of_unknown_age(
     values: dict[str, float], code: int, is_confirmed: bool
 ) -> None:
     assert XIDS[code].severity == "crit"
-    facts = inputs({code: XidRecord(0.0, dated=False)}, **values)
+    facts = inputs({code: XidRecord(GpuSeconds(0.0), dated=False)}, **values)
     assert after(CRITICAL, facts, 1.0).severity == (4 if is_confirmed else -1)
     assert after(WARNING, facts, 1.0).severity == (-1 if is_confirmed else 2)
 
 
 def test_a_repeated_code_is_a_warning_for_a_day_after_its_first_burst() -> None:
-    record = XidRecord(500.0, dated=True, count=7, bursts=[(100.0 * number, ()) for number in range(1, 6)])
+    record = XidRecord(
+        GpuSeconds(500.0), dated=True, count=7, bursts=[(GpuSeconds(100.0 * number), ()) for number in range(1, 6)]
+    )
     facts = inputs({13: record})
     state = after(REPEATED, facts, 600.0)
     assert (state.severity, state.xid, state.event_at) == (2, 13, 500.0)

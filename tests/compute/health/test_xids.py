@@ -12,6 +12,7 @@ import pytest
 from pulsed.compute.health import xids
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xids import ADVICE, ENDED_BY, RESET_LATER, XIDS, Action, Scope, Xid, advice, xid_of
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Device
 from pulsed.model.owner import pod
 from pulsed.model.raw_tick import Epoch, KernelEvent
@@ -83,7 +84,7 @@ def test_a_code_with_sub_codes_is_critical_once_another_input_confirms_it(code: 
 
 def recovery_action(sim: Sim, action: int | None = None, **values: float | None) -> str:
     """Return the state of the check after a sample, with a message of XID 154 in the kernel log."""
-    message = (KernelEvent("xid", 154, sim.time + sim.interval, "", action=action),)
+    message = (KernelEvent("xid", 154, Unix(sim.time + sim.interval), "", action=action),)
     sim.kernel_events = message if action is not None else ()
     return sim.check("recovery_action", **values).state
 

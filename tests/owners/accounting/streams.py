@@ -8,6 +8,7 @@ from dataclasses import replace
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner, Owners, Ownership, OwnerUses
 from pulsed.model.raw_tick import Dialect, Layout
@@ -21,7 +22,7 @@ from tests.compute.streams import DAY, GPU, OTHER, sample
 
 
 def job(id: str, begin: float | None = None) -> Owner:
-    return Owner("slurm_job", id, begin)
+    return Owner("slurm_job", id, None if begin is None else Unix(begin))
 
 
 A, B, C = job("a"), job("b"), job("c")

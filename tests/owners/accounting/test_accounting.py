@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, OwnerUse, pod
@@ -275,13 +276,13 @@ def test_who_stays_keeps_a_share_of_the_second_in_which_another_left() -> None:
 
 def test_a_job_of_90_seconds_between_scrapes_of_60() -> None:
     """It began 10 s after the first scrape and ended 40 s after the second one: no scrape is its own alone."""
-    ended: dict[str, float] = {}
+    ended: dict[str, Monotonic] = {}
     node = Node(60.0)
     node.accounting = OwnerAccounting(lambda owner: ended.get(owner.id), node.ended.append)
     node.sees(((), RESTS))
     short = job("90", DAY + node.clock + 10)
     node.sees(((short,), WORKS))
-    ended["90"] = node.clock + 40
+    ended["90"] = Monotonic(node.clock + 40)
     node.sees(((), RESTS))
     node.sees(((), RESTS))
     (account,) = node.ended
@@ -292,12 +293,12 @@ def test_a_job_of_90_seconds_between_scrapes_of_60() -> None:
 
 
 def test_a_job_between_two_scrapes_is_not_lost() -> None:
-    ended: dict[str, float] = {}
+    ended: dict[str, Monotonic] = {}
     node = Node(60.0)
     node.accounting = OwnerAccounting(lambda owner: ended.get(owner.id), node.ended.append)
     node.sees(((A,), WORKS), ((), RESTS))
     short = job("30", DAY + node.clock + 10)
-    ended["30"] = node.clock + 40
+    ended["30"] = Monotonic(node.clock + 40)
     changes = node.sees(((A,), WORKS), ((), WORKS), passing={0: (short,), 1: (short,)})
     assert [(change.kind, change.device.entity.gpu) for change in changes] == [("begin", "0"), ("begin", "1")]
     assert [account.owner for account in node.accounting.running if account.holding] == [A]
@@ -506,12 +507,12 @@ def test_owners_of_a_silent_target_that_is_not_read_any_more_end() -> None:
     node = Node()
     for _ in range(3):
         node.sees(((A,), WORKS))
-    assert node.accounting.sweep(0.0, ["test"]) == []
-    assert node.accounting.sweep(99.0 + SILENT_SECONDS, ["test"]) == []
+    assert node.accounting.sweep(Monotonic(0.0), ["test"]) == []
+    assert node.accounting.sweep(Monotonic(99.0 + SILENT_SECONDS), ["test"]) == []
     node.sees(((A,), WORKS))
-    assert node.accounting.sweep(100.0) == []
-    assert node.accounting.sweep(100.0 + SILENT_SECONDS) == []
-    (change,) = node.accounting.sweep(101.0 + SILENT_SECONDS)
+    assert node.accounting.sweep(Monotonic(100.0)) == []
+    assert node.accounting.sweep(Monotonic(100.0 + SILENT_SECONDS)) == []
+    (change,) = node.accounting.sweep(Monotonic(101.0 + SILENT_SECONDS))
     assert change.kind == "end"
     (account,) = node.ended
     assert (account.end, seconds(account)) == (DAY + 4, 3.0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.host import CpuReading, InfinibandPort
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading
@@ -37,7 +38,7 @@ class Host:
 
     def reads(self, *ports: InfinibandPort) -> None:
         """Read what happened since the last time."""
-        self.recorder.add_ports(self.node.clock, ports, LIMIT)
+        self.recorder.add_ports(Monotonic(self.node.clock), ports, LIMIT)
         accounting = self.node.accounting
         self.recorder.add_balances(accounting.running, LIMIT)
 
@@ -133,7 +134,7 @@ def test_a_gap_between_readings_of_ports_costs_the_network_only() -> None:
         for _ in range(EVERY):
             host.node.sees(((A,), gpu(1.0)))
         if at not in (1, 2, 3):  # the ports of a hanging adapter
-            host.recorder.add_ports(host.node.clock, [port("mlx5_0", at * EVERY * GB)], LIMIT)
+            host.recorder.add_ports(Monotonic(host.node.clock), [port("mlx5_0", at * EVERY * GB)], LIMIT)
         host.recorder.add_balances(host.node.accounting.running, LIMIT)
     assert host.of(A, RECEIVED) == pytest.approx((15.0, 15 * GB, 15.0, 15 * GB, 0.0, 0.0))
     assert host.of(A, NVLINK) == pytest.approx((75.0, 0.0, 75.0, 0.0, 0.0, 0.0))
@@ -153,10 +154,10 @@ def test_a_gap_between_samples_adds_nothing() -> None:
 
 def test_totals_of_the_network_are_interpolated_between_readings() -> None:
     network = HostNetwork()
-    assert network.totals.at(5.0)[:2] == [0.0, 0.0]
+    assert network.totals.at(Monotonic(5.0))[:2] == [0.0, 0.0]
     for now, received in ((10.0, 0.0), (20.0, GB), (40.0, 5 * GB)):
-        network.add(now, [port("mlx5_0", received)], LIMIT)
-    found = [network.totals.at(now)[:2] for now in (0.0, 10.0, 15.0, 35.0, 40.0, 50.0)]
+        network.add(Monotonic(now), [port("mlx5_0", received)], LIMIT)
+    found = [network.totals.at(Monotonic(now))[:2] for now in (0.0, 10.0, 15.0, 35.0, 40.0, 50.0)]
     totals = [(0.0, 0.0), (0.0, 0.0), (5.0, 0.5 * GB), (25.0, 4 * GB), (30.0, 5 * GB), (30.0, 5 * GB)]
     assert found == [pytest.approx(each) for each in totals]
 
@@ -187,7 +188,7 @@ def test_samples_may_be_rarer_than_readings() -> None:
         waits = (now - 1) // 60 % 2  # a minute of work, a minute of traffic
         host.received += 5 * GB * waits
         if now % EVERY == 0:
-            host.recorder.add_ports(now, [port("mlx5_0", host.received)], 3 * 60.0)
+            host.recorder.add_ports(Monotonic(now), [port("mlx5_0", host.received)], 3 * 60.0)
             host.recorder.add_balances(host.node.accounting.running, 3 * 60.0)
         if now % 60 == 0:  # after the reading
             host.node.clock, host.node.interval = now - 60.0, 60.0
@@ -235,7 +236,7 @@ def test_processors_count_while_the_power_of_all_of_them_is_known() -> None:
     for watts in (150.0, 150.0, None, 250.0, 250.0):
         for _ in range(EVERY):
             host.node.sees(((A,), gpu(0.5)))
-        host.recorder.add_cpus(host.node.clock, [CpuReading("", "0", power_watts=watts)], LIMIT)
+        host.recorder.add_cpus(Monotonic(host.node.clock), [CpuReading("", "0", power_watts=watts)], LIMIT)
         host.recorder.add_balances(host.node.accounting.running, LIMIT)
     sums = host.of(A, CPU_POWER)
     assert sums is not None

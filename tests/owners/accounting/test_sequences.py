@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import CheckState, Health, State
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.owners.accounting import SILENT_SECONDS, OwnerAccounting
@@ -35,7 +36,7 @@ def test_a_step_of_the_wall_clock_changes_no_duration_and_ends_no_account(owner:
         node.wall = DAY + step if number >= 10 else DAY
         node.sees(((owner,), BUSY))
         if number % 4 == 0:
-            assert node.accounting.sweep(5000.0 + node.clock) == []
+            assert node.accounting.sweep(Monotonic(5000.0 + node.clock)) == []
     account = node.running(owner)
     before = 0.0 if owner.begin is None else 35.0
     assert node.ended == []
@@ -55,7 +56,7 @@ def test_a_replay_accounts_as_a_live_source(wall: float, gap: float) -> None:
     node.wall = wall
     for number in range(20):
         node.sees(((A,), BUSY), after=gap if number == 10 else None)
-        assert node.accounting.sweep(9e9) == []
+        assert node.accounting.sweep(Monotonic(9e9)) == []
     accounts = [*node.ended, *node.accounting.running]
     assert [durations(each)[0] for each in accounts] == [18.0 + gap]
 
@@ -64,13 +65,13 @@ def test_a_replay_accounts_as_a_live_source(wall: float, gap: float) -> None:
 @pytest.mark.parametrize(("ended_after", "held"), [(None, 20.0), (3.0, 13.0), (-50.0, 20.0)])
 def test_a_source_dates_an_end_by_the_clock_of_the_ticks(step: float, ended_after: float | None, held: float) -> None:
     """The wall clock steps between the last tick with the owner and the first without it."""
-    ends: dict[str, float] = {}
+    ends: dict[str, Monotonic] = {}
     node = Node(10.0)
     node.accounting = type(node.accounting)(lambda owner: ends.get(owner.id), node.ended.append)
     for _ in range(2):
         node.sees(((A,), BUSY))
     if ended_after is not None:
-        ends["a"] = node.clock + ended_after
+        ends["a"] = Monotonic(node.clock + ended_after)
     node.wall += step
     for _ in range(2):
         node.sees(((), BUSY))
@@ -184,7 +185,7 @@ def test_a_job_that_left_its_other_gpus_has_ended_on_a_lost_one() -> None:
 
 
 def test_a_job_that_its_source_lost_has_ended_on_a_gpu_that_is_not_listed() -> None:
-    ends: dict[str, float] = {}
+    ends: dict[str, Monotonic] = {}
     ended: list[OwnerAccount] = []
     node = Node(10.0, accounting=OwnerAccounting(lambda owner: ends.get(owner.id), ended.append))
     owner = job("7", DAY)
@@ -193,7 +194,7 @@ def test_a_job_that_its_source_lost_has_ended_on_a_gpu_that_is_not_listed() -> N
     for _ in range(200):
         node.sees(((), BUSY))
         assert [account.owner for account in node.accounting.running] == [owner]
-    ends["7"] = node.clock + 4.0
+    ends["7"] = Monotonic(node.clock + 4.0)
     for _ in range(3):
         node.sees(((), BUSY))
     assert [account.owner for account in ended] == [owner]
@@ -222,13 +223,13 @@ def test_the_condition_of_a_gpu_is_an_interval(states: list[tuple[str, str]], ex
         if (state, message) != before:
             since = float(number)
             if number > 2:
-                account.add_event(OwnerEvent(since, "check", before[0], state, message))
+                account.add_event(OwnerEvent(Unix(since), "check", before[0], state, message))
         if number == 2:
-            check = CheckState("check", cast("State", state), since, message=message)
-            account.inspect(Health(cast("State", state), 1.0, (check,)), 2.0)
+            check = CheckState("check", cast("State", state), Unix(since), message=message)
+            account.inspect(Health(cast("State", state), 1.0, (check,)), Unix(2.0))
         before = (state, message)
     found = [(each.state, each.since, each.until, each.was_raised) for each in account.conditions.values()]
     assert found == ([] if expected is None else [expected])
-    owner = OwnerAccount(A, DAY, DAY, DAY, gpus={GPU.entity.key: account})
+    owner = OwnerAccount(A, Unix(DAY), Unix(DAY), Unix(DAY), gpus={GPU.entity.key: account})
     (saved,) = load_account(json.loads(json.dumps(dump_account(owner)))).gpus.values()
     assert saved.conditions == account.conditions

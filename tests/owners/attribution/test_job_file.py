@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.model.clocks import Unix
 from pulsed.model.owner import Owner
 from pulsed.owners.attribution.mapping_directory import parse_job_file
 
@@ -20,8 +21,8 @@ start=1767225600
 restarts=2
 """
 ARRAY_TASK = Owner(
-    "slurm_job", "4700_11", 1767225600.0, user="ann", user_id="1001", account="lab", partition="gpu", cluster="c1",
-    name="train big", labels=(("job_id", "4711"),),
+    "slurm_job", "4700_11", Unix(1767225600.0), user="ann", user_id="1001", account="lab", partition="gpu",
+    cluster="c1", name="train big", labels=(("job_id", "4711"),),
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 import pytest
 
 from pulsed.errors import AttributionError
+from pulsed.model.clocks import Unix
 from pulsed.model.owner import MAX_SHARERS, Owner
 from pulsed.owners.attribution.mapping_directory import MAX_BYTES, MappingDirectory, boot_time
 from pulsed.owners.attribution.source import Claims
@@ -63,9 +64,9 @@ async def test_the_jobs_of_all_devices(tmp_path: Path) -> None:
     claims = await MappingDirectory(str(tmp_path)).read()
     assert claims == Claims(
         {
-            "nvidia0": (Owner("slurm_job", "4711", DAY, user="root", user_id="0"),),
-            "1/7": (Owner("slurm_job", "11", DAY), Owner("slurm_job", "12", DAY)),
-            "gpu-aa": (Owner("slurm_job", "4712", DAY, user="ann"),),
+            "nvidia0": (Owner("slurm_job", "4711", Unix(DAY), user="root", user_id="0"),),
+            "1/7": (Owner("slurm_job", "11", Unix(DAY)), Owner("slurm_job", "12", Unix(DAY))),
+            "gpu-aa": (Owner("slurm_job", "4712", Unix(DAY), user="ann"),),
         },
         is_complete=True,
         has_numbers=True,
@@ -137,7 +138,7 @@ def test_a_file_written_in_place_is_read_again(tmp_path: Path) -> None:
 def test_files_from_before_the_start_of_the_host_do_not_count(tmp_path: Path) -> None:
     write(tmp_path / "0", "4711", DAY - 1)
     write(tmp_path / "1", "4712", DAY + 1)
-    assert ids(look(MappingDirectory(str(tmp_path), boot_time=lambda: DAY))) == {"1": ["4712"]}
+    assert ids(look(MappingDirectory(str(tmp_path), boot_time=lambda: Unix(DAY)))) == {"1": ["4712"]}
     assert 0.0 < boot_time() < time.time()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, Ownership, OwnerUse, pod
 from pulsed.model.tick import Tick
@@ -163,12 +164,12 @@ async def test_owners_between_two_ticks(directory: Directory) -> None:
 
 
 def test_an_owner_continues_unless_its_id_is_used_again() -> None:
-    job = Owner("slurm_job", "1", 10.0)
-    assert Owner("slurm_job", "1", 10.0, user="ann").continues(job)
+    job = Owner("slurm_job", "1", Unix(10.0))
+    assert Owner("slurm_job", "1", Unix(10.0), user="ann").continues(job)
     assert Owner("slurm_job", "1").continues(job)
-    assert Owner("slurm_job", "1", 11.0).continues(job)  # as another source dates it
-    assert not Owner("slurm_job", "1", 20.0).continues(job)
-    assert not Owner("slurm_job", "2", 10.0).continues(job)
+    assert Owner("slurm_job", "1", Unix(11.0)).continues(job)  # as another source dates it
+    assert not Owner("slurm_job", "1", Unix(20.0)).continues(job)
+    assert not Owner("slurm_job", "2", Unix(10.0)).continues(job)
     assert pod("ml", "a", uid="u").continues(pod("ml", "a"))
     assert not pod("ml", "a", uid="v").continues(pod("ml", "a", uid="u"))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.apps.doctor.source_check import check_attribution
+from pulsed.model.clocks import Unix
 from pulsed.model.owner import Owner
 from pulsed.owners.attribution.mapping_directory import MappingDirectory, parse_job_file
 from pulsed.owners.attribution.slurm_queue import (
@@ -24,7 +25,7 @@ from pulsed.owners.attribution.source import Claims
 from tests.support.slurm import SlurmCluster, slurm
 from tests.support.waiting import SECONDS, eventually
 
-JOB = Owner("slurm_job", "4711", 1.0)
+JOB = Owner("slurm_job", "4711", Unix(1.0))
 
 
 @pytest.fixture(scope="module")

@@ -626,7 +626,7 @@ def test_an_exempt_job_has_neither_findings_nor_advice_about_its_work() -> None:
     settings = FindingSettings((Exemption("people think", partition="interactive"),))
     made, other = Job(owner=owner), Job(owner=replace(A, partition="batch"))
     for each in (made, other):
-        each.detector.exempt = settings.reason
+        each.detector = FindingDetector(each.node.accounting, settings.reason)
         each.does(20, WORK).does(60, SPIN).does(60, IDLE)
     assert (made.found, made.missing("hang")) == ([], "exempt: people think")
     assert other.found[0] == ("hang", "0", True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount, OwnerEvent
@@ -16,7 +17,7 @@ BEGIN = 1767225600.0
 """2026-01-01T00:00:00Z."""
 
 HOUR = 3600.0
-ANN = Owner("slurm_job", "4711", begin=BEGIN, user="ann", account="lab", name="train")
+ANN = Owner("slurm_job", "4711", begin=Unix(BEGIN), user="ann", account="lab", name="train")
 
 
 def gpu_account(
@@ -83,6 +84,8 @@ def document(
 ) -> dict[str, Any]:
     """Return the document of a job that has ended."""
     end = begin + hours * HOUR
-    account = OwnerAccount(owner, begin, begin, end, end, gpus={each.device.entity.key: each for each in gpus})
+    account = OwnerAccount(
+        owner, Unix(begin), Unix(begin), Unix(end), Unix(end), gpus={each.device.entity.key: each for each in gpus}
+    )
     account.elapsed = hours * HOUR
     return account_document(account, "here", prices)

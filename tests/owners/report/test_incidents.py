@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pulsed.model.clocks import Unix
 from pulsed.model.health import CheckState
 from pulsed.owners.report.incidents import (
     Trouble,
@@ -66,11 +67,11 @@ def test_a_check_that_becomes_unknown_lasts() -> None:
 
 def test_raised_checks_are_incidents_the_worst_first() -> None:
     checks = (
-        CheckState("temp_gpu", "warn", 10.0, message="warm"),
-        CheckState("gpu_lost", "crit", 500.0, message="The GPU does not answer"),
-        CheckState("xid_critical", "crit", 500.0, message="An XID that needs a reset: XID 79, fell off the bus"),
+        CheckState("temp_gpu", "warn", Unix(10.0), message="warm"),
+        CheckState("gpu_lost", "crit", Unix(500.0), message="The GPU does not answer"),
+        CheckState("xid_critical", "crit", Unix(500.0), message="An XID that needs a reset: XID 79, fell off the bus"),
         CheckState("telemetry", "unknown"),
-        CheckState("thermal_hw", "hot", 500.0, applies=False),
+        CheckState("thermal_hw", "hot", Unix(500.0), applies=False),
     )
     worst, other = current_incidents(checks)
     assert (worst.cause.id, worst.cause.message) == ("xid_critical", "XID 79, fell off the bus")

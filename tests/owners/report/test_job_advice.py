@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from pulsed.model.clocks import Unix
 from pulsed.owners.accounting.account import GpuAccount, OwnerEvent
 from pulsed.owners.report.account_totals import merged_account
 from tests.owners.report.accounts import BEGIN, document, gpu_account
 
-XID = OwnerEvent(BEGIN + 7320.0, "xid", "ok", "warn", "XID 31")
-HANG = OwnerEvent(BEGIN + 7320.0, "hang", "ok", "suspected", "busy without progress for 10 min")
+XID = OwnerEvent(Unix(BEGIN + 7320.0), "xid", "ok", "warn", "XID 31")
+HANG = OwnerEvent(Unix(BEGIN + 7320.0), "hang", "ok", "suspected", "busy without progress for 10 min")
 
 
 def ids(*gpus: GpuAccount, hours: float = 4.0) -> list[str]:
@@ -71,9 +72,9 @@ def test_without_enough_observed_time_there_is_none(gpu: GpuAccount) -> None:
 def test_gpus_that_do_not_answer_come_first(seen: float) -> None:
     gpus = [gpu_account(number, seen=seen) for number in range(3)]
     gpus[0].add_event(XID)
-    gpus[1].add_event(OwnerEvent(BEGIN + 7000.0, "telemetry", "ok", "warn", "not listed", "Compare the lists."))
-    gpus[2].add_event(OwnerEvent(BEGIN + 7000.0, "telemetry", "ok", "warn", "not listed"))
-    gpus[2].add_event(OwnerEvent(BEGIN + 7100.0, "gpu_lost", "ok", "crit", "lost", "Restart the node."))
+    gpus[1].add_event(OwnerEvent(Unix(BEGIN + 7000.0), "telemetry", "ok", "warn", "not listed", "Compare the lists."))
+    gpus[2].add_event(OwnerEvent(Unix(BEGIN + 7000.0), "telemetry", "ok", "warn", "not listed"))
+    gpus[2].add_event(OwnerEvent(Unix(BEGIN + 7100.0), "gpu_lost", "ok", "crit", "lost", "Restart the node."))
     advice = [(each["evidence"].split(",")[0], each["text"]) for each in document(*gpus, hours=4.0)["advice"]]
     assert advice[:2] == [("GPU 1: not listed", "Compare the lists."), ("GPU 2: lost", "Restart the node.")]
     assert ("GPU 0: XID 31" in [evidence for evidence, _ in advice]) is (seen == 1.0)
@@ -117,13 +118,13 @@ def test_a_hang_is_one_advice_and_names_the_node_that_stopped_first(stops: dict[
     accounts = []
     for node, minute in stops.items():
         gpu = gpu_account(3, 1.5, node=node, samples=2700)
-        gpu.extremes.worked, gpu.extremes.last_sample = 3000.0, BEGIN + 90.0 * 60.0
+        gpu.extremes.worked, gpu.extremes.last_sample = 3000.0, Unix(BEGIN + 90.0 * 60.0)
         if minute is None:
-            gpu.extremes.last_work = gpu.extremes.last_sample = BEGIN + 3490.0
+            gpu.extremes.last_work = gpu.extremes.last_sample = Unix(BEGIN + 3490.0)
         else:
-            gpu.extremes.last_work = BEGIN + minute * 60.0 - 110.0
+            gpu.extremes.last_work = Unix(BEGIN + minute * 60.0 - 110.0)
         message = f"{text}; GPU {node}/3 stopped first, at 12:00:00 UTC"
-        gpu.add_event(OwnerEvent(BEGIN + 4200.0, "hang", "ok", "suspected", message))
+        gpu.add_event(OwnerEvent(Unix(BEGIN + 4200.0), "hang", "ok", "suspected", message))
         accounts.append(document(gpu, hours=1.5))
     found = [each for each in merged_account(accounts)["advice"] if each["id"] == "hang"]
     more, name = (" and 1 more", "gpu01/3") if len(stops) > 1 else ("", "3")

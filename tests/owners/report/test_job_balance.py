@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pulsed.model.clocks import Unix
 from pulsed.model.host import JobHostUsage
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.balance import NETWORK, Balance, BalanceSums
@@ -30,7 +31,9 @@ def sums(hours: float, mean: float, working: float, waiting: float, activity: fl
 def of_node(node: str, balance: dict[str, BalanceSums], shared: float = 0.0, **usage: float) -> dict[str, Any]:
     """Return the document of a job with a GPU of a node for 4 hours."""
     gpu = gpu_account(0, node=node)
-    account = OwnerAccount(ANN, BEGIN, BEGIN, BEGIN + 4 * HOUR, gpus={gpu.device.entity.key: gpu}, elapsed=4 * HOUR)
+    account = OwnerAccount(
+        ANN, Unix(BEGIN), Unix(BEGIN), Unix(BEGIN + 4 * HOUR), gpus={gpu.device.entity.key: gpu}, elapsed=4 * HOUR
+    )
     account.balance = Balance(balance, shared)
     account.host = JobHostUsage(**usage) if usage else None
     return account_document(account, node)

@@ -5,6 +5,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pulsed.model.clocks import Unix
 from pulsed.model.health import CheckState, Health
 from pulsed.model.owner import pod
 from pulsed.owners.accounting.account import OwnerEvent
@@ -15,7 +16,7 @@ from pulsed.owners.report.job_report import job_report
 from pulsed.owners.report.text_table import job_table
 from tests.owners.report.accounts import BEGIN, document, gpu_account
 
-XID = OwnerEvent(BEGIN + 7320.0, "xid", "ok", "warn", "XID 31 of a program", "Restart the program.")
+XID = OwnerEvent(Unix(BEGIN + 7320.0), "xid", "ok", "warn", "XID 31 of a program", "Restart the program.")
 
 
 def test_the_report() -> None:
@@ -121,9 +122,9 @@ def test_energy_of_some_gpus_is_not_the_energy_of_all() -> None:
 
 
 def test_a_report_shows_a_gpu_that_was_already_sick() -> None:
-    check = CheckState("gpu_lost", "crit", BEGIN - 600.0, message="XID 79", remedy="Drain the node")
+    check = CheckState("gpu_lost", "crit", Unix(BEGIN - 600.0), message="XID 79", remedy="Drain the node")
     sick = gpu_account(3)
-    sick.inspect(Health("crit", 1.0, (check,)), BEGIN)
+    sick.inspect(Health("crit", 1.0, (check,)), Unix(BEGIN))
     report = job_report(document(gpu_account(0), sick))
     assert "GPU 3: XID 79, since 2025-12-31 23:50 UTC, before the owner had the GPU. Drain the node" in report
     assert "nothing stands out" not in report

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pulsed.model.clocks import Unix
 from pulsed.model.owner import Owner, pod
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
 from pulsed.owners.report.account_totals import merged_accounts
@@ -16,7 +17,7 @@ from pulsed.owners.report.usage import LABELS, GroupBy, merged_usage, usage_csv,
 from pulsed.present.api.usage_documents import usage
 from tests.owners.report.accounts import BEGIN, HOUR, document, gpu_account
 
-BOB = Owner("slurm_job", "900", begin=BEGIN, user="bob", account="lab", name="two")
+BOB = Owner("slurm_job", "900", begin=Unix(BEGIN), user="bob", account="lab", name="two")
 PRICES = Prices(2.0, 0.3)
 Jobs = Sequence[tuple[Owner, Sequence[GpuAccount]]]
 
@@ -28,7 +29,7 @@ def gpus(node: str) -> list[GpuAccount]:
 def report(jobs: Jobs, by: GroupBy = "user") -> dict[str, Any]:
     """Return the answer of a daemon with these jobs."""
     end = BEGIN + 4.0 * HOUR
-    accounts = [OwnerAccount(owner, BEGIN, BEGIN, end, end) for owner, _ in jobs]
+    accounts = [OwnerAccount(owner, Unix(BEGIN), Unix(BEGIN), Unix(end), Unix(end)) for owner, _ in jobs]
     for account, (_, own) in zip(accounts, jobs, strict=True):
         account.gpus = {gpu.device.entity.key: gpu for gpu in own}
     return usage(accounts, by, "here").with_costs(PRICES)._asdict()
@@ -87,7 +88,7 @@ def test_carbon_has_a_column_where_its_intensity_is_known() -> None:
 
 def account_of(node: str) -> OwnerAccount:
     """Return an account of four GPUs of a node."""
-    account = OwnerAccount(BOB, BEGIN, BEGIN, BEGIN + 4.0 * HOUR, BEGIN + 4.0 * HOUR)
+    account = OwnerAccount(BOB, Unix(BEGIN), Unix(BEGIN), Unix(BEGIN + 4.0 * HOUR), Unix(BEGIN + 4.0 * HOUR))
     account.gpus = {gpu.device.entity.key: gpu for gpu in gpus(node)}
     return account
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from pulsed.model.clocks import Unix
 from pulsed.owners.accounting.account import OwnerEvent
 from pulsed.owners.report.job_report import job_report
 from pulsed.owners.report.verdict import verdict_of
 from tests.owners.report.accounts import BEGIN, HOUR, document, gpu_account
 
-XID = OwnerEvent(BEGIN + HOUR, "xid_critical", "ok", "crit", "XID 48", "Reset the GPU.")
-OVER = OwnerEvent(BEGIN + 1.5 * HOUR, "xid_critical", "crit", "ok", "")
+XID = OwnerEvent(Unix(BEGIN + HOUR), "xid_critical", "ok", "crit", "XID 48", "Reset the GPU.")
+OVER = OwnerEvent(Unix(BEGIN + 1.5 * HOUR), "xid_critical", "crit", "ok", "")
 PEERS = [gpu_account(number, real=0.64) for number in range(7)]
 
 

@@ -8,6 +8,7 @@ from math import inf, nan
 import pytest
 
 from pulsed.json_text import rfc3339, rfc3339_or_none
+from pulsed.model.clocks import Unix
 from pulsed.model.health import CheckState, Health, XidLast
 from pulsed.model.result import RealUtilization, ShownClass
 from pulsed.present.api.events import EventBroadcaster
@@ -22,13 +23,15 @@ PATHS = ("/gpus", "/gpus/0", "/gpus/0/history", "/jobs", "/health/gpus", "/conta
 @pytest.mark.slow
 @pytest.mark.parametrize("number", ABSURD)
 async def test_no_route_fails(number: float) -> None:
-    check = CheckState("xid_critical", "crit", number, number, "x", (("xid", number),), "x", True)
+    check = CheckState("xid_critical", "crit", Unix(number), Unix(number), "x", (("xid", number),), "x", True)
     result = SETTLED._replace(
         real_utilization=RealUtilization(number, number, number, number, ()),
         saturation=SATURATED._replace(ratio=number),
-        shown_class=ShownClass("idle", "idle", number),
-        counters=COUNTED._replace(values=(number,) * len(COUNTED.values), created=number),
-        health=Health("crit", number, (check,), (("xid_critical", 3),), ((79, 1),), XidLast(79, number, "x"), number),
+        shown_class=ShownClass("idle", "idle", Unix(number)),
+        counters=COUNTED._replace(values=(number,) * len(COUNTED.values), created=Unix(number)),
+        health=Health(
+            "crit", number, (check,), (("xid_critical", 3),), ((79, 1),), XidLast(79, Unix(number), "x"), Unix(number)
+        ),
         clock_event_shares=(("power_cap", number),),
     )
     store = store_of(target("a", tick([gpu(0, result=result, power_watts=number)], time=number)))

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pulsed.model.clocks import Unix
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
@@ -22,8 +23,8 @@ from tests.compute.streams import BUSY, DAY, IDLE
 from tests.owners.accounting.streams import Node
 from tests.support.documents import has_shape
 
-TRAIN = Owner("slurm_job", "4711", DAY, user="ann", account="lab", partition="gpu")
-AGAIN = Owner("slurm_job", "4711", DAY + 100, user="ann", account="lab", partition="gpu")
+TRAIN = Owner("slurm_job", "4711", Unix(DAY), user="ann", account="lab", partition="gpu")
+AGAIN = Owner("slurm_job", "4711", Unix(DAY + 100), user="ann", account="lab", partition="gpu")
 WEB = Owner("pod", "ml/web-0/main", uid="u-1", namespace="ml", name="web-0", container="main", labels=(("app", "web"),))
 WORKS = BUSY._replace(power_watts=500.0, temperature_celsius=60.0)
 

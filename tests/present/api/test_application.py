@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.model.tick import Tick
 from pulsed.present.api.events import EventBroadcaster
@@ -28,7 +29,7 @@ class Known:
 
     def goes_on(self, number: int, gpus: Sequence[Gpu]) -> None:
         """Another tick of a target."""
-        self.board.targets[number].accept(self._tick(number, gpus, TIME + 1), 101.0)
+        self.board.targets[number].accept(self._tick(number, gpus, TIME + 1), Monotonic(101.0))
 
     async def get(self, path: str, method: str = "GET") -> Answer:
         return await ask(self.app, path, method)

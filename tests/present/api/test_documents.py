@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, pod
 from pulsed.model.vocabulary import QUANTITIES
@@ -21,7 +22,7 @@ WALL = TIME + 0.25
 
 def test_the_class_is_held_and_the_raw_one_beside_it() -> None:
     made = store_of(target("a", tick([gpu(0, result=FLICKER)])))
-    assert gpu_document(find(made, "0")[0], NOW, "ai")["workload"] == {
+    assert gpu_document(find(made, "0")[0], Monotonic(NOW), "ai")["workload"] == {
         "class": "idle",
         "bottleneck": "idle",
         "since": "2025-12-31T23:58:20.100Z",
@@ -34,7 +35,7 @@ def test_the_class_is_held_and_the_raw_one_beside_it() -> None:
 
 def test_a_gpu_object_is_the_contracts() -> None:
     made = store_of(target("a", tick([gpu(0, sm_active_ratio=0.41)])))
-    document = gpu_document(find(made, "0")[0], NOW, "ai")
+    document = gpu_document(find(made, "0")[0], Monotonic(NOW), "ai")
     metrics = document.pop("metrics")
     health = document["health"]
     contract = {
@@ -96,7 +97,7 @@ def test_a_gpu_object_is_the_contracts() -> None:
 
 
 def test_a_check_has_message_time_evidence_and_remedy() -> None:
-    health = gpu_document(find(store_of(target("a", tick([gpu(0)]))), "0")[0], NOW, "ai")["health"]
+    health = gpu_document(find(store_of(target("a", tick([gpu(0)]))), "0")[0], Monotonic(NOW), "ai")["health"]
     assert (health["state"], health["severity"], health["coverage"]) == ("warn", 2, 0.5)
     assert [check["id"] for check in health["checks"]] == ["row_remap_pending", "xid_critical", "pcie_link"]
     assert health["checks"][0] == {
@@ -128,7 +129,7 @@ def test_a_check_has_message_time_evidence_and_remedy() -> None:
     ],
 )
 def test_health_of_some_checks(checks: tuple[str, ...], state: str, coverage: float) -> None:
-    (row,) = health_document(store_of(target("a", tick([gpu(0)]))), NOW, checks)
+    (row,) = health_document(store_of(target("a", tick([gpu(0)]))), Monotonic(NOW), checks)
     assert (row["state"], row["coverage"], row["last_reset"]) == (state, coverage, None)
     assert [problem["id"] for problem in row["problems"]] == ["row_remap_pending"][: state == "warn"]
 
@@ -136,21 +137,21 @@ def test_health_of_some_checks(checks: tuple[str, ...], state: str, coverage: fl
 def test_health_of_some_checks_of_a_gpu_without_fresh_inputs_is_unknown() -> None:
     gone = replace(SICK, state="unknown")
     made = store_of(target("a", tick([gpu(0, result=SETTLED._replace(health=gone))])))
-    assert health_document(made, NOW, ("xid_critical",))[0]["state"] == "unknown"
-    assert health_document(made, NOW, ("row_remap_pending",))[0]["state"] == "warn"
+    assert health_document(made, Monotonic(NOW), ("xid_critical",))[0]["state"] == "unknown"
+    assert health_document(made, Monotonic(NOW), ("row_remap_pending",))[0]["state"] == "warn"
 
 
 def test_a_lost_gpu_is_as_old_as_its_last_sample() -> None:
     lost = tick([gpu(0), gpu(1)])
-    lost.gpus[1].presence, lost.gpus[1].time = "unlisted", TIME - 30
-    here, gone = gpus_document(store_of(target("a", lost)), NOW, WALL, "ai")["gpus"]
+    lost.gpus[1].presence, lost.gpus[1].time = "unlisted", Unix(TIME - 30)
+    here, gone = gpus_document(store_of(target("a", lost)), Monotonic(NOW), WALL, "ai")["gpus"]
     assert (here["stale"], gone["stale"]) == (False, True)
     assert gone["age_seconds"] == here["age_seconds"] + 30
     assert gone["time"] == "2025-12-31T23:59:30.100Z"
 
 
 def test_an_open_class_has_its_candidates() -> None:
-    document = gpu_document(find(store_of(target("a", tick([gpu(0, result=OPEN)]))), "0")[0], NOW, "hpc")
+    document = gpu_document(find(store_of(target("a", tick([gpu(0, result=OPEN)]))), "0")[0], Monotonic(NOW), "hpc")
     assert document["workload"]["class"] == "unknown"
     assert document["workload"]["candidates"] == ["idle", "mixed_or_moderate"]
     assert document["real_utilization"]["ratio"] is None
@@ -161,7 +162,7 @@ def test_an_open_class_has_its_candidates() -> None:
 @pytest.mark.parametrize("absurd", [math.nan, math.inf, -math.inf])
 def test_numbers_that_json_cannot_represent_are_null(absurd: float) -> None:
     made = store_of(target("a", tick([gpu(0, power_watts=absurd, sm_active_ratio=0.5)])))
-    document = gpus_document(made, NOW, WALL, "ai")
+    document = gpus_document(made, Monotonic(NOW), WALL, "ai")
     json.dumps(document, allow_nan=False)
     assert document["gpus"][0]["metrics"]["power_watts"] is None
     assert document["gpus"][0]["metrics"]["sm_active_ratio"] == 0.5
@@ -170,7 +171,7 @@ def test_numbers_that_json_cannot_represent_are_null(absurd: float) -> None:
 def test_the_owners_of_a_gpu_are_in_its_document() -> None:
     owners = (pod("ml", "train-0", "main"), Owner("slurm_job", "4711"))
     owned = Gpu(Device(Entity("gpu", "0", "GPU-a")), owners=owners)
-    document = gpu_document(find(store_of(target("a", tick([owned]))), "0")[0], NOW, "ai")
+    document = gpu_document(find(store_of(target("a", tick([owned]))), "0")[0], Monotonic(NOW), "ai")
     assert document["attribution"].pop("known")
     assert [owner["id"] for owner in document["attribution"].pop("owners")] == ["ml/train-0/main", "4711"]
     assert document["attribution"] == {
@@ -184,7 +185,7 @@ def test_the_owners_of_a_gpu_are_in_its_document() -> None:
 
 def test_a_stale_gpu_is_listed_as_stale() -> None:
     made = store_of(target("a", tick([gpu(0)])))
-    (document,) = gpus_document(made, 111.0, WALL, "ai")["gpus"]
+    (document,) = gpus_document(made, Monotonic(111.0), WALL, "ai")["gpus"]
     assert (document["stale"], document["age_seconds"]) == (True, 11.0)
 
 
@@ -195,7 +196,9 @@ def test_a_gpu_of_two_targets_is_listed_once_by_the_fresh_one() -> None:
     )
 
     def watts(now: float) -> list[float]:
-        return [document["metrics"]["power_watts"] for document in gpus_document(made, now, WALL, "ai")["gpus"]]
+        return [
+            document["metrics"]["power_watts"] for document in gpus_document(made, Monotonic(now), WALL, "ai")["gpus"]
+        ]
 
     assert [watts(now) for now in (109.0, 111.0, 200.0)] == [[1.0], [2.0], [1.0]]
 
@@ -203,14 +206,14 @@ def test_a_gpu_of_two_targets_is_listed_once_by_the_fresh_one() -> None:
 def test_a_source_has_the_error_of_its_kernel_log() -> None:
     first, second = target("a", tick([gpu(0)])), target("b", tick([gpu(1)]))
     first.kernel_log_error, second.kernel_log_error = "", "kern.log: No such file"
-    found = sources_of(store_of(first, second), NOW, WALL).model_dump()
+    found = sources_of(store_of(first, second), Monotonic(NOW), WALL).model_dump()
     assert [each["kernel_log_error"] for each in found["sources"]] == [None, "kern.log: No such file"]
     assert found["source"]["kernel_log_error"] == "kern.log: No such file"
 
 
 def test_the_whole_document_with_one_source() -> None:
     made = store_of(target("demo", tick([gpu(0), gpu(1)]), kind="demo"))
-    document = gpus_document(made, NOW, WALL, "ai")
+    document = gpus_document(made, Monotonic(NOW), WALL, "ai")
     assert document["node"] == "here"
     assert document["time"] == "2026-01-01T00:00:00.350Z"
     assert [each["gpu"] for each in document["gpus"]] == ["0", "1"]
@@ -231,7 +234,7 @@ def test_the_whole_document_with_one_source() -> None:
 def test_several_sources_are_up_only_together() -> None:
     made = store_of(target("a", tick([gpu(0)])), target("b"), target("c"))
     made.targets[1].fail("scrape_failed", "connection refused")
-    source = gpus_document(made, NOW, WALL, "ai")["source"]
+    source = gpus_document(made, Monotonic(NOW), WALL, "ai")["source"]
     assert source["target"] == "3 targets"
     assert source["up"] is False
     assert source["error"] == "2 of 3 sources are down; the first: connection refused"
@@ -273,7 +276,7 @@ def test_a_board_that_was_replaced_gives_way_to_the_one_that_is_listed() -> None
     assert [match.device.entity.uuid for match in find(made, "2")] == [new.device.entity.uuid]
     both_boards.gpus[1].presence = "unlisted"
     with pytest.raises(ApiError) as caught:
-        find_one(made, "2", None, 100.0)
+        find_one(made, "2", None, Monotonic(100.0))
     assert re.search(r"use one of GPU-old \(seen 20.*\), GPU-node1-0002 \(seen 20", caught.value.detail)
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pulsed.model.clocks import Unix
 from pulsed.model.health import HealthChange
 from pulsed.model.result import ClassChange
 from pulsed.model.tick import Tick
@@ -180,10 +181,14 @@ async def test_a_subscriber_receives_a_tick(start: Start) -> None:
 async def test_a_change_is_an_event_of_its_kind(start: Start) -> None:
     running = start(hub())
     client = await running.client("/events?types=workload_class,health")
-    lost = HealthChange("gpu_lost", "ok", "crit", TIME, "It is gone", "Look for XID 79", gpu(7).device)
+    lost = HealthChange("gpu_lost", "ok", "crit", Unix(TIME), "It is gone", "Look for XID 79", gpu(7).device)
     running.events.publish(tick([gpu(0)]))
     running.events.publish(
-        changed([gpu(0), gpu(1)], ClassChange(gpu(1).device, "idle", "memory_bound", TIME - 2, "memory"), health=[lost])
+        changed(
+            [gpu(0), gpu(1)],
+            ClassChange(gpu(1).device, "idle", "memory_bound", Unix(TIME - 2), "memory"),
+            health=[lost],
+        )
     )
     running.events.announce(Change("workload_class", gpu(5).device, TIME, {"before": "a", "after": "b"}))
     await client.until(lambda: len(client.events) == 3)
@@ -217,7 +222,7 @@ async def test_one_gpu_only(start: Start) -> None:
     running = start(hub())
     one, every = await running.client("/events?gpu=1"), await running.client()
     running.events.publish(tick([gpu(0)]))
-    change = ClassChange(gpu(0).device, "idle", "memory_bound", TIME)
+    change = ClassChange(gpu(0).device, "idle", "memory_bound", Unix(TIME))
     running.events.publish(changed([gpu(0), gpu(1)], change, change._replace(device=gpu(1).device)))
     await every.until(lambda: len(every.events) == 4)
     await one.until(lambda: len(one.events) == 2)
@@ -233,7 +238,7 @@ async def test_without_subscribers_no_tick_is_encoded_and_numbers_go_on(start: S
     for _ in range(3):
         events.publish(tick([gpu(0)]))
     nodes.append("here")
-    events.publish(changed([gpu(0)], ClassChange(gpu(0).device, "idle", "memory_bound", TIME)))
+    events.publish(changed([gpu(0)], ClassChange(gpu(0).device, "idle", "memory_bound", Unix(TIME))))
     running = start(events)
     client = await running.client()
     events.publish(tick([gpu(0)]))
@@ -283,7 +288,7 @@ async def test_a_slow_subscriber_delays_no_other(start: Start) -> None:
 
     reading = asyncio.create_task(read())
     for number in range(600):
-        change = ClassChange(busy[number % 50].device, "idle", "memory_bound", TIME)
+        change = ClassChange(busy[number % 50].device, "idle", "memory_bound", Unix(TIME))
         running.events.publish(plain if number % 100 else changed(busy, change))
         count += 1
         most, most_bytes = max(most, behind.queued[0]), max(most_bytes, behind.queued[1])
@@ -363,7 +368,7 @@ async def test_the_queue_drops_ticks_first_and_keeps_the_order() -> None:
     with events.subscribed() as subscriber:
         assert isinstance(subscriber, Subscriber)
         for number in range(6):
-            change = ClassChange(gpu(0).device, "idle", f"class {number}", TIME)
+            change = ClassChange(gpu(0).device, "idle", f"class {number}", Unix(TIME))
             events.publish(changed([gpu(0)], change) if number % 2 else tick([gpu(0)]))
         # All changes, and the two youngest of six ticks.
         kinds = [event.kind for event in parsed(subscriber.next_chunk().decode())]

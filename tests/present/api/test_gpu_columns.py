@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.gpu_columns import SUMMARY_FIELDS, ColumnReader, GpuColumnsShape
@@ -47,7 +48,7 @@ class Client:
     def take(self, now: float = NOW) -> list[str]:
         """Read the next events; return their kinds."""
         kinds = []
-        for event in parsed(self._reader.read(now, TIME).decode()):
+        for event in parsed(self._reader.read(Monotonic(now), TIME).decode()):
             kinds.append(event.kind)
             self._apply(event.kind, event.document)
         return kinds
@@ -116,7 +117,7 @@ def test_only_targets_with_a_new_tick_are_sent() -> None:
 
 def accept(one: Target, gpus: Sequence[Gpu], arrived: float = NOW) -> None:
     """Another tick of a target."""
-    one.accept(tick(gpus, TIME + 1), arrived)
+    one.accept(tick(gpus, TIME + 1), Monotonic(arrived))
 
 
 def test_gpus_that_come_and_go_are_another_roster() -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import UsageError
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import names_of
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import QUANTITIES
@@ -36,7 +37,7 @@ HEAD = {"gpu": "0", "uuid": None, "mig_id": None, "node": "n", "interval_seconds
 def at(clock: float, gpus: Sequence[Gpu], target: str = "made", time: float | None = None) -> Tick:
     """A tick that is taken at this moment of the source's clock."""
     made = tick(gpus, TIME + clock if time is None else time)
-    return replace(made, raw=replace(made.raw, clock=clock, target=target))
+    return replace(made, raw=replace(made.raw, clock=Monotonic(clock), target=target))
 
 
 def told(history: History, number: int = 0, seconds: float = inf, target: str = "made") -> dict[str, Any]:
@@ -240,7 +241,9 @@ def test_a_fleet_stays_within_its_bytes() -> None:
         history = History(max_bytes=limit)
         for clock in range(12):
             for each in fleet:
-                history.add(replace(each, raw=replace(each.raw, clock=float(clock), time=TIME + clock)))
+                history.add(
+                    replace(each, raw=replace(each.raw, clock=Monotonic(float(clock)), time=Unix(TIME + clock)))
+                )
             assert history.size <= limit
             assert tracemalloc.get_traced_memory()[0] - before < limit
     finally:
@@ -258,7 +261,7 @@ def test_ten_minutes_of_eight_gpus_at_ten_hertz_fit() -> None:
     for number in range(7000):
         clock, readings = number / 10, made[number % len(made)]
         rows = [replace(row, reading=reading) for row, reading in zip(first.gpus, readings, strict=True)]
-        history.add(replace(first, raw=replace(first.raw, clock=clock, time=TIME + clock), gpus=rows))
+        history.add(replace(first, raw=replace(first.raw, clock=Monotonic(clock), time=Unix(TIME + clock)), gpus=rows))
     assert told(history, 3)["time"] == [round(TIME + number / 10, 3) for number in range(999, 7000)]
     assert history.size <= HISTORY_BYTES
 
@@ -275,7 +278,7 @@ async def test_a_long_answer_lets_others_run() -> None:
     history = History()
     made = tick(busy_gpus(1, 1))
     for number in range(3000):
-        history.add(replace(made, raw=replace(made.raw, clock=number / 10, time=TIME + number / 10)))
+        history.add(replace(made, raw=replace(made.raw, clock=Monotonic(number / 10), time=Unix(TIME + number / 10))))
     turns, done = 0, False
 
     async def others() -> None:
@@ -286,7 +289,7 @@ async def test_a_long_answer_lets_others_run() -> None:
 
     beside = asyncio.create_task(others())
     window = history.window("made", made.devices[0], inf)
-    history.add(replace(made, raw=replace(made.raw, clock=900.0)))  # what is being written stays as it is
+    history.add(replace(made, raw=replace(made.raw, clock=Monotonic(900.0))))  # what is being written stays as it is
     document = json.loads(await history.write(window, history.fields, {}))
     done = True
     await beside

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import Health
 from pulsed.model.result import ShownClass
 from pulsed.model.tick import Tick
@@ -30,7 +31,7 @@ START = floor(TIME / 60) * 60.0
 
 def at(second: float, gpus: Sequence[Gpu], target: str = "made") -> Tick:
     made = tick(gpus, START + second)
-    return replace(made, raw=replace(made.raw, clock=5000.0 + second, target=target))
+    return replace(made, raw=replace(made.raw, clock=Monotonic(5000.0 + second), target=target))
 
 
 def points(
@@ -45,7 +46,7 @@ def points(
 
 def in_state(workload: str, health: str) -> Gpu:
     result = SETTLED._replace(
-        shown_class=ShownClass(workload, "memory", TIME),
+        shown_class=ShownClass(workload, "memory", Unix(TIME)),
         health=Health(health, 0, 1.0, ()),  # type: ignore[arg-type] # a state as text
     )
     return gpu(0, result=result)

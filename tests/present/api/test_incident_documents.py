@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.owner import Ownership, pod
 from pulsed.present.api.event_documents import Change
 from pulsed.present.api.incident_documents import IncidentLog, attention_documents
@@ -73,7 +74,7 @@ def test_attention_has_the_worst_first_and_sources_that_are_silent() -> None:
     over = target("a recording", tick([gpu(8, node="past", result=OPEN)]), arrived=0.0)
     over.end("it is over")
     store = store_of(target("near", tick([gpu(0, result=OPEN), sick, mig(1, 3)])), silent, over, target("nothing"))
-    found = attention_documents(store, NOW)
+    found = attention_documents(store, Monotonic(NOW))
     assert [(each["gpu"], each["target"]) for each in found] == [
         (None, "nothing"),
         (None, "http://far:9400/metrics"),
@@ -87,5 +88,5 @@ def test_attention_has_the_worst_first_and_sources_that_are_silent() -> None:
 def test_attention_names_the_owners() -> None:
     made = tick([gpu(1)])
     made.gpus[0].ownership = Ownership(owners=(pod("ml", "train-0", "main"),))
-    (only,) = attention_documents(store_of(target("a", made)), NOW)
+    (only,) = attention_documents(store_of(target("a", made)), Monotonic(NOW))
     assert only["owners"] == ["pod:ml/train-0/main"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
@@ -38,7 +39,7 @@ async def answer_of(*gpus: tuple[Owners, Reading], query: str) -> Any:
         node.sees(*gpus)
     assert node.tick is not None
     target = Target("exporter", "test", 1.0, 10.0)
-    target.accept(node.tick, time.monotonic())
+    target.accept(node.tick, Monotonic(time.monotonic()))
     app = routes(owner_router(TargetStore("here", [target]), Accounts(node.accounting, EndedAccounts())))
     status, document, _ = await ask(app, f"/jobs{query}")
     assert status == 200
@@ -85,7 +86,7 @@ async def test_a_requeued_job_names_its_earlier_accounts() -> None:
             node.sees(((job("4711", begin),), WORKS))
     assert node.tick is not None
     target = Target("exporter", "test", 1.0, 10.0)
-    target.accept(node.tick, time.monotonic())
+    target.accept(node.tick, Monotonic(time.monotonic()))
     ended = EndedAccounts()
     for account in node.ended:
         ended.add(account)
@@ -98,8 +99,8 @@ async def test_a_requeued_job_names_its_earlier_accounts() -> None:
 
 
 TASKS = (
-    Owner("slurm_job", "500_1", DAY, user="ann", labels=(("job_id", "501"),)),
-    Owner("slurm_job", "500", DAY, user="ann", labels=(("array", "500_2"),)),
+    Owner("slurm_job", "500_1", Unix(DAY), user="ann", labels=(("job_id", "501"),)),
+    Owner("slurm_job", "500", Unix(DAY), user="ann", labels=(("array", "500_2"),)),
 )
 
 
@@ -135,7 +136,7 @@ async def test_tasks_that_had_one_gpu_after_each_other() -> None:
             node.sees(((task,), WORKS))
     assert node.tick is not None
     target = Target("exporter", "test", 1.0, 10.0)
-    target.accept(node.tick, time.monotonic())
+    target.accept(node.tick, Monotonic(time.monotonic()))
     ended = EndedAccounts()
     for account in node.ended:
         ended.add(account)
@@ -150,7 +151,7 @@ async def test_the_nearest_names_of_one_that_is_not_found() -> None:
     node.sees(((job("4711"),), WORKS), ((pod("ml", "web-0"),), RESTS))
     assert node.tick is not None
     target = Target("exporter", "test", 1.0, 10.0)
-    target.accept(node.tick, time.monotonic())
+    target.accept(node.tick, Monotonic(time.monotonic()))
     app = routes(owner_router(TargetStore("here", [target]), Accounts(node.accounting, EndedAccounts())))
     status, document, _ = await ask(app, "/jobs/4712")
     assert (status, document["nearest"]) == (404, ["4711"])
@@ -186,7 +187,7 @@ async def test_an_owner_that_waits_for_its_exporter_after_a_restart_is_running_w
     for _ in range(10):
         node.sees(((job("4711", DAY),), WORKS))
     saved = load_account(json.loads(json.dumps(dump_account(node.running(job("4711"))))))
-    saved.last_seen = time.time() - 30.0
+    saved.last_seen = Unix(time.time() - 30.0)
     accounting = OwnerAccounting()
     accounting.restore([saved])
     app = routes(owner_router(TargetStore("here", []), Accounts(accounting, EndedAccounts())))
@@ -209,7 +210,7 @@ async def test_jobs_that_claim_a_board_share_its_instances() -> None:
         node.sees((owners, WORKS), (owners, RESTS), devices=instances)
     assert node.tick is not None
     target = Target("exporter", "test", 1.0, 10.0)
-    target.accept(node.tick, time.monotonic())
+    target.accept(node.tick, Monotonic(time.monotonic()))
     app = routes(owner_router(TargetStore("here", [target]), Accounts(node.accounting, EndedAccounts())))
     for id in ("11", "12"):
         _, document, _ = await ask(app, f"/jobs/{id}")

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pulsed.model.clocks import Unix
 from pulsed.model.health import HealthChange, XidEvent
 from pulsed.model.result import ClassChange
 from pulsed.present.api.event_documents import CHANGE_KINDS, Change
@@ -56,8 +57,8 @@ async def test_changes_without_any_subscriber_are_found_with_their_ids() -> None
     events = EventBroadcaster(lambda: "here")
     gpus = [gpu(0), gpu(1)]
     events.publish(tick(gpus))
-    worse = HealthChange("row_remap_pending", "ok", "warn", TIME, "message", "remedy", gpus[0].device)
-    changes = (ClassChange(gpus[1].device, "idle", "memory_bound", TIME - 2, "memory"),)
+    worse = HealthChange("row_remap_pending", "ok", "warn", Unix(TIME), "message", "remedy", gpus[0].device)
+    changes = (ClassChange(gpus[1].device, "idle", "memory_bound", Unix(TIME - 2), "memory"),)
     events.publish(replace(tick(gpus), changes=changes, health_changes=(worse,)))
     status, document = await get(events, "/events/recent")
     assert status == 200
@@ -67,7 +68,7 @@ async def test_changes_without_any_subscriber_are_found_with_their_ids() -> None
     assert (health["before"], health["after"], health["remedy"]) == ("ok", "warn", "remedy")
     assert (workload["id"], workload["event"], workload["gpu"]) == (3, "workload_class", "1")
     assert workload["time"] == "2025-12-31T23:59:58.100Z"
-    xid = XidEvent(gpus[1].device, 48, "crit", TIME - 1, 1, 3)
+    xid = XidEvent(gpus[1].device, 48, "crit", Unix(TIME - 1), 1, 3)
     events.publish(replace(tick(gpus), xids=(xid,)))
     (found,) = (await get(events, "/events/recent?types=xid&gpu=1"))[1]["changes"]
     assert (found["time"], found["code"], found["severity"]) == ("2025-12-31T23:59:59.100Z", 48, "crit")

@@ -8,6 +8,7 @@ from math import isfinite
 
 from hypothesis import given
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.documents import GPU, GPUS, gpu_document, gpus_document
@@ -29,11 +30,11 @@ def holds(shape: type[DocumentModel], document: object) -> None:
 @given(boards())
 @examples(150)
 def test_every_document_has_its_shape(board: TargetStore) -> None:
-    document = gpus_document(board, NOW, 1767225600.0, "ai")
+    document = gpus_document(board, Monotonic(NOW), 1767225600.0, "ai")
     holds(GPUS, document)
     for name in ("0", "GPU-a", "0:7", "GPU-b:1", ""):
-        for match in find(board, name, now=NOW):
-            holds(GPU, gpu_document(match, NOW, "ai"))
+        for match in find(board, name, now=Monotonic(NOW)):
+            holds(GPU, gpu_document(match, Monotonic(NOW), "ai"))
 
 
 @given(boards())
@@ -42,12 +43,12 @@ def test_the_page_has_the_readings_of_fresh_gpus_that_are_not_null(board: Target
     """The page says of fresh GPUs what the document says, except what no Prometheus counter can be."""
     listed = [
         f"pulsed_gpu_{name}"
-        for one in gpus_document(board, NOW, 1767225600.0, "ai")["gpus"]
+        for one in gpus_document(board, Monotonic(NOW), 1767225600.0, "ai")["gpus"]
         if not one["stale"]
         for name, value in one["metrics"].items()
         if value is not None and (value >= 0 or not name.endswith("_total"))
     ]
-    page = Pages(board, Telemetry(board)).page(NOW, openmetrics=False, gzip=False).decode()
+    page = Pages(board, Telemetry(board)).page(Monotonic(NOW), openmetrics=False, gzip=False).decode()
     names = {f"pulsed_gpu_{name}" for name in QUANTITIES}
     shown = [match for match in re.findall(r"^(\w+)\{.*\} (\S+)$", page, re.MULTILINE) if match[0] in names]
     assert sorted(name for name, _ in shown) == sorted(listed)

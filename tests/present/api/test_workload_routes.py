@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
@@ -36,7 +37,7 @@ async def get(query: str, gpus: Sequence[tuple[Owners | None, Reading]], age: fl
         node.sees(*gpus)
     assert node.tick is not None
     target = Target("exporter", "test", 1.0, 10.0)
-    target.accept(node.tick, time.monotonic() - age)
+    target.accept(node.tick, Monotonic(time.monotonic() - age))
     accounts = Accounts(node.accounting, EndedAccounts(), workloads=WorkloadTotals())
     store = TargetStore("here", [target])
     app = routes(owner_router(store, accounts))

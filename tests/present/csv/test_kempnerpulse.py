@@ -11,6 +11,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings, WorkloadSettings
 from pulsed.errors import UsageError
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import CLASSES
 from pulsed.present.csv import kempnerpulse, pulsed_csv
@@ -92,7 +93,7 @@ def test_a_row_with_everything() -> None:
     writer = kempnerpulse.Writer(out, NAMES, RealUtilizationSettings().chosen_weights())
     writer.write(
         Pipeline(GpuTable(ComputeSettings(workload=WorkloadSettings("kempnerpulse"))), "here").process(
-            replace(raws[0], time=1767225600.126)
+            replace(raws[0], time=Unix(1767225600.126))
         )
     )
     assert out.getvalue() == (
@@ -111,7 +112,7 @@ def test_the_replay_rate_is_that_between_two_ticks() -> None:
 
 def test_the_replay_rate_is_per_second_of_each_gpu() -> None:
     ticks = capture((202,), *([("GPU 0", [count]), ("GPU 1", [7 * count])] for count in (0, 6)))
-    ticks[1] = replace(ticks[1], clock=ticks[0].clock + 4.0)
+    ticks[1] = replace(ticks[1], clock=Monotonic(ticks[0].clock + 4.0))
     rows = written(ticks, "gpu_id,pcie_replay_rate_s")
     assert [tuple(row.values()) for row in rows] == [("0", ""), ("1", ""), ("0", "1.50"), ("1", "10.50")]
 

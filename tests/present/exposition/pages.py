@@ -6,6 +6,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
@@ -16,7 +17,7 @@ NOW = 100.0
 def page_of(made: TargetStore, openmetrics: bool = False, *, passthrough: bool = True) -> str:
     """Return the page at NOW, with the source's own series unless told otherwise."""
     pages = Pages(made, Telemetry(made), PageSettings(passthrough=passthrough))
-    return pages.page(NOW, openmetrics=openmetrics, gzip=False).decode()
+    return pages.page(Monotonic(NOW), openmetrics=openmetrics, gzip=False).decode()
 
 
 def republished(made: TargetStore, openmetrics: bool = False) -> list[str]:

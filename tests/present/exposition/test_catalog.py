@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import RESERVED_LABELS
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.owners.report.owner_totals import GROUPS
@@ -50,7 +51,7 @@ def page_of(
     """Return the GPU series of a page on which new counters have their values."""
     pages = Pages(made, Telemetry(made), PageSettings(catalog(series)))
     for seconds in (0.0, MIN_HOLD_SECONDS / 2, MIN_HOLD_SECONDS):
-        text = pages.page(now + seconds, openmetrics=False, gzip=False).decode()
+        text = pages.page(Monotonic(now + seconds), openmetrics=False, gzip=False).decode()
     return {(row.name, row.labels): row for row in rows(text) if row.name.startswith("pulsed_gpu_")}
 
 
@@ -70,7 +71,7 @@ def is_implied(row: Row, full: dict[tuple[str, frozenset[tuple[str, str]]], Row]
 @given(boards())
 def test_a_lean_page_has_the_values_of_the_full_one_and_lacks_only_what_follows_from_it(made: TargetStore) -> None:
     for target in made.targets:  # none becomes stale meanwhile
-        target.stale_after += MIN_HOLD_SECONDS if target.fresh(NOW) else 0.0
+        target.stale_after += MIN_HOLD_SECONDS if target.fresh(Monotonic(NOW)) else 0.0
     full, lean = page_of(made, "full"), page_of(made, "lean")
     assert {key: row.value for key, row in lean.items()}.items() <= {
         key: row.value for key, row in full.items()
@@ -94,9 +95,9 @@ async def test_no_gpu_ever_has_more_than_a_hundred_series_besides_those_by_check
     pages = Pages(store, Telemetry(store), PageSettings(LEAN))
     most, most_of_all = Counter[str](), Counter[str]()
     for seconds in range(0, 3600, 5):
-        store.targets[0].accept(pipeline.process(await source.read()), float(seconds))
+        store.targets[0].accept(pipeline.process(await source.read()), Monotonic(float(seconds)))
         if seconds % 15 == 0:
-            page = pages.page(float(seconds), openmetrics=False, gzip=False).decode()
+            page = pages.page(Monotonic(float(seconds)), openmetrics=False, gzip=False).decode()
         if seconds % 150 == 0 or seconds == 3595:
             found = [row for row in rows(page) if row.label("uuid")]
             by_check = Counter((row.label("gpu"), row.label("check")) for row in found if row.label("check"))
@@ -139,7 +140,7 @@ def test_any_selection_is_a_valid_page(series: SeriesChoice, data: st.DataObject
     made, include, exclude = data.draw(boards()), data.draw(patterns), data.draw(patterns)
     pages = Pages(made, Telemetry(made), PageSettings(catalog(series, include, exclude)))
     for openmetrics in (False, True):
-        families_of(pages.page(NOW, openmetrics=openmetrics, gzip=False).decode(), openmetrics)
+        families_of(pages.page(Monotonic(NOW), openmetrics=openmetrics, gzip=False).decode(), openmetrics)
 
 
 def test_groups_of_targets_cannot_set_labels_of_families() -> None:

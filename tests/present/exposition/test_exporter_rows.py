@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.raw_tick import RawTick, RawValue
 from pulsed.model.target_store import TargetStore
 from pulsed.model.tick import Tick
@@ -316,10 +317,10 @@ def test_series_come_and_go_with_their_rows_and_with_what_is_known() -> None:
         [util % (driver, 1, 1, "5.0"), xid % (driver, 79, "79.0")],
     ]
     for each, lines in zip(ticks, expected, strict=True):
-        made.targets[0].accept(each, NOW)
-        page = pages.page(NOW, openmetrics=False, gzip=False).decode()
+        made.targets[0].accept(each, Monotonic(NOW))
+        page = pages.page(Monotonic(NOW), openmetrics=False, gzip=False).decode()
         assert sorted(line for line in page.splitlines() if line.startswith("DCGM_FI_DEV_")) == lines
-    assert "DCGM_" not in pages.page(NOW + 60, openmetrics=False, gzip=False).decode()
+    assert "DCGM_" not in pages.page(Monotonic(NOW + 60), openmetrics=False, gzip=False).decode()
 
 
 def test_without_the_setting_nothing_is_republished(two_gpus: TargetStore) -> None:

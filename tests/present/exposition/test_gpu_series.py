@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.counters import Distribution
 from pulsed.model.health import Health
 from pulsed.model.target_store import TargetStore
@@ -32,10 +33,10 @@ class Scraped:
         return self.values(XIDS, now)
 
     def accept(self, now: float, *gpus: Gpu) -> None:
-        self.store.targets[0].accept(tick(gpus, time=TIME + now), now)
+        self.store.targets[0].accept(tick(gpus, time=TIME + now), Monotonic(now))
 
     def values(self, name: str, now: float) -> dict[str, float]:
-        page = self.pages.page(now, openmetrics=False, gzip=False).decode()
+        page = self.pages.page(Monotonic(now), openmetrics=False, gzip=False).decode()
         return {row.label("xid"): float(row.value) for row in rows(page) if row.name == name}
 
 
@@ -124,7 +125,7 @@ def test_a_gpu_that_another_target_shows_is_counted_once_without_a_new_tick() ->
     daemon, name = Scraped(), "pulsed_quantity_gpus"
     daemon.store.replace([target("a"), target("b")])
     for each in daemon.store.targets:
-        each.accept(tick([gpu(0, encoder_utilization_ratio=0.5)], time=TIME), 0.0)
+        each.accept(tick([gpu(0, encoder_utilization_ratio=0.5)], time=TIME), Monotonic(0.0))
     daemon.store.targets[1].stale_after = 1000.0
     assert daemon.values(name, 1) == {"": 1.0}
     assert daemon.values(name, 500) == {"": 1.0}, "the first target is stale"
@@ -132,7 +133,7 @@ def test_a_gpu_that_another_target_shows_is_counted_once_without_a_new_tick() ->
 
 def test_the_sum_of_distributions_never_decreases_by_rounding() -> None:
     published = Published()
-    published.begin_page(0.0)
+    published.begin_page(Monotonic(0.0))
     sums = []
     for number in range(200):
         for gpu_number, share in enumerate((0.1, 0.7)):

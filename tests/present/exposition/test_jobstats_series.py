@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Reading
@@ -28,7 +29,7 @@ def read(number: int) -> Gpu:
 
 def page_of(made: TargetStore, settings: PageSettings | None = None, *, openmetrics: bool = False) -> str:
     pages = Pages(made, Telemetry(made), settings or PageSettings())
-    page = pages.page(NOW, openmetrics=openmetrics, gzip=False).decode()
+    page = pages.page(Monotonic(NOW), openmetrics=openmetrics, gzip=False).decode()
     families_of(page, openmetrics)
     return page
 
@@ -111,12 +112,12 @@ def test_rows_follow_owners_and_values_and_a_gpu_of_two_targets_has_one() -> Non
     pages = Pages(made, Telemetry(made), PageSettings(compat=["jobstats"]))
 
     def found() -> list[str]:
-        page = pages.page(NOW, openmetrics=False, gzip=False).decode()
+        page = pages.page(Monotonic(NOW), openmetrics=False, gzip=False).decode()
         return [line for line in page.splitlines() if line.startswith("nvidia_gpu_duty_cycle")]
 
     assert [line.split()[-1] for line in found()] == ["58.0", "58.0"]
     assert ['jobid="4711"' in line for line in found()] == [True, False]
-    made.targets[0].accept(tick([owned(gpu(0, gpu_utilization_ratio=0.1), replace(ANN, id="4712"))]), NOW)
+    made.targets[0].accept(tick([owned(gpu(0, gpu_utilization_ratio=0.1), replace(ANN, id="4712"))]), Monotonic(NOW))
     assert 'jobid="4712"' in found()[0]
     assert found()[0].endswith(" 10.0")
 

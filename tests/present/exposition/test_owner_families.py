@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
@@ -24,7 +25,7 @@ from tests.owners.accounting.streams import Node, job
 NOW = 100.0
 WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)
 RESTS = Reading(**activity(0.0), memory_used_bytes=10e9, power_watts=100.0)
-ANN = Owner("slurm_job", "4711", DAY, user="ann", account="lab", partition="gpu")
+ANN = Owner("slurm_job", "4711", Unix(DAY), user="ann", account="lab", partition="gpu")
 
 Series = Mapping[str, Sequence[tuple[dict[str, str], float]]]
 
@@ -51,11 +52,11 @@ class Published:
             assert self.node.tick is not None
             self.findings.add(self.node.tick)
         assert self.node.tick is not None
-        self.target.accept(self.node.tick, NOW)
+        self.target.accept(self.node.tick, Monotonic(NOW))
 
     def series(self, now: float = NOW) -> Series:
         found: dict[str, list[tuple[dict[str, str], float]]] = {}
-        for family in self.families.collect(now):
+        for family in self.families.collect(Monotonic(now)):
             for sample in family.samples:
                 found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
         return found

@@ -14,6 +14,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.catalog import catalog
@@ -41,7 +42,7 @@ Families = dict[str, tuple[str, str, dict[tuple[str, frozenset[tuple[str, str]]]
 
 
 def text_of(made: TargetStore, now: float = NOW, openmetrics: bool = False) -> str:
-    return Pages(made, Telemetry(made)).page(now, openmetrics=openmetrics, gzip=False).decode()
+    return Pages(made, Telemetry(made)).page(Monotonic(now), openmetrics=openmetrics, gzip=False).decode()
 
 
 def lines_of(text: str, start: str) -> list[str]:
@@ -182,10 +183,10 @@ def test_a_stale_target_leaves_the_page_and_comes_back() -> None:
     pages = Pages(made, Telemetry(made))
 
     def watts(now: float) -> int:
-        return pages.page(now, openmetrics=False, gzip=False).count(b"pulsed_gpu_power_watts{")
+        return pages.page(Monotonic(now), openmetrics=False, gzip=False).count(b"pulsed_gpu_power_watts{")
 
     assert [watts(105.0), watts(110.0), watts(110.1), watts(115.1)] == [2, 2, 1, 0]
-    made.targets[0].accept(next_tick(first, 1), 116.0)
+    made.targets[0].accept(next_tick(first, 1), Monotonic(116.0))
     assert watts(116.0) == 1
 
 
@@ -214,7 +215,7 @@ def test_when_the_first_of_two_targets_is_stale_the_second_shows_the_gpu() -> No
     )
     pages = Pages(both, Telemetry(both))
     for now, expected in ((109.0, b"} 1.0\n"), (111.0, b"} 2.0\n")):
-        page = pages.page(now, openmetrics=False, gzip=False)
+        page = pages.page(Monotonic(now), openmetrics=False, gzip=False)
         assert page.count(b"pulsed_gpu_power_watts{") == 1
         assert expected in page
 
@@ -223,23 +224,23 @@ def test_a_page_is_made_once_and_again_after_a_tick_or_a_second() -> None:
     first = tick(busy_gpus(2, 1))
     made = store_of(target("a", first))
     pages = Pages(made, Telemetry(made))
-    page = pages.page(NOW, openmetrics=True, gzip=True)
-    assert pages.page(NOW + 0.9, openmetrics=True, gzip=True) is page
-    assert pages.page(NOW + 1.0, openmetrics=True, gzip=True) is not page
-    page = pages.page(NOW + 1.1, openmetrics=True, gzip=True)
-    made.targets[0].accept(next_tick(first, 2), NOW + 1.2)
-    assert pages.page(NOW + 1.2, openmetrics=True, gzip=True) != page
-    page = pages.page(NOW + 1.3, openmetrics=True, gzip=True)
+    page = pages.page(Monotonic(NOW), openmetrics=True, gzip=True)
+    assert pages.page(Monotonic(NOW + 0.9), openmetrics=True, gzip=True) is page
+    assert pages.page(Monotonic(NOW + 1.0), openmetrics=True, gzip=True) is not page
+    page = pages.page(Monotonic(NOW + 1.1), openmetrics=True, gzip=True)
+    made.targets[0].accept(next_tick(first, 2), Monotonic(NOW + 1.2))
+    assert pages.page(Monotonic(NOW + 1.2), openmetrics=True, gzip=True) != page
+    page = pages.page(Monotonic(NOW + 1.3), openmetrics=True, gzip=True)
     made.targets[0].fail("bad_page", "no")
-    assert pages.page(NOW + 1.3, openmetrics=True, gzip=True) != page
+    assert pages.page(Monotonic(NOW + 1.3), openmetrics=True, gzip=True) != page
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_gzip_holds_the_same_page(openmetrics: bool) -> None:
     made = store_of(target("a", tick(busy_gpus(2, 1))))
     pages = Pages(made, Telemetry(made))
-    packed = pages.page(NOW, openmetrics=openmetrics, gzip=True)
-    assert gzip.decompress(packed) == pages.page(NOW, openmetrics=openmetrics, gzip=False)
+    packed = pages.page(Monotonic(NOW), openmetrics=openmetrics, gzip=True)
+    assert gzip.decompress(packed) == pages.page(Monotonic(NOW), openmetrics=openmetrics, gzip=False)
     assert packed[4:8] == b"\0\0\0\0", "a time in the header would make equal pages differ"
 
 
@@ -251,15 +252,15 @@ async def test_a_served_page_is_the_same_page(gpus: int, openmetrics: bool, gzip
     made = store_of(target("a", first), target("b", first))
     served, pages = Pages(made, Telemetry(made)), Pages(made, Telemetry(made))
     for now in (NOW, NOW + 0.5):
-        answers = [served.serve(now, openmetrics=openmetrics, gzip=gzipped) for _ in range(3)]
+        answers = [served.serve(Monotonic(now), openmetrics=openmetrics, gzip=gzipped) for _ in range(3)]
         one, two, three = await asyncio.gather(*answers)
         assert one is two is three
         text = (gzip.decompress(one) if gzipped else one).decode()
-        expected = pages.page(now, openmetrics=openmetrics, gzip=False).decode()
+        expected = pages.page(Monotonic(now), openmetrics=openmetrics, gzip=False).decode()
         assert lines_of(text, "pulsed_gpu") == lines_of(expected, "pulsed_gpu")
         assert text.endswith("# EOF\n") is openmetrics
         assert 'pulsed_source_duplicate_gpus{source="b"}' in text
-        made.targets[0].accept(next_tick(first, 2), now)
+        made.targets[0].accept(next_tick(first, 2), Monotonic(now))
 
 
 class SlowTelemetry(Telemetry):
@@ -282,12 +283,12 @@ async def test_large_pages_are_rendered_one_at_a_time_in_threads_also_when_a_req
     made = store_of(target("a", tick(busy_gpus(LARGE_GPUS + 2, 1))))
     telemetry = SlowTelemetry(made)
     pages = Pages(made, telemetry)
-    first = asyncio.create_task(pages.serve(NOW, openmetrics=False, gzip=False))
+    first = asyncio.create_task(pages.serve(Monotonic(NOW), openmetrics=False, gzip=False))
     await eventually(lambda: telemetry.running == 1)
     first.cancel()
     pages.configure(PageSettings(catalog("lean")))
     text, _ = await asyncio.gather(
-        *(pages.serve(NOW + 0.1, openmetrics=openmetrics, gzip=True) for openmetrics in (False, True))
+        *(pages.serve(Monotonic(NOW + 0.1), openmetrics=openmetrics, gzip=True) for openmetrics in (False, True))
     )
     assert first.cancelled()
     assert telemetry.most == 1
@@ -303,7 +304,7 @@ def test_half_a_surrogate_in_a_label_does_not_cost_the_page() -> None:
 def test_targets_may_come_and_go() -> None:
     made = store_of(target("a", tick([gpu(0, power_watts=1.0)])))
     pages = Pages(made, Telemetry(made))
-    pages.page(NOW, openmetrics=False, gzip=False)
+    pages.page(Monotonic(NOW), openmetrics=False, gzip=False)
     made.targets[:] = [target("b", tick([gpu(1, power_watts=2.0)])), target("c", tick([gpu(2, power_watts=3.0)]))]
-    page = pages.page(NOW, openmetrics=False, gzip=False).decode()
+    page = pages.page(Monotonic(NOW), openmetrics=False, gzip=False).decode()
     assert [line[-3:] for line in lines_of(page, "pulsed_gpu_power_watts{")] == ["2.0", "3.0"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.raw_tick import Layout, RawValue, Series
 from pulsed.model.target_store import Target
 from pulsed.present.exposition.page import Pages, PageSettings
@@ -99,9 +100,9 @@ def test_a_new_tick_of_the_same_layout_shows_new_values() -> None:
     layout = Layout("exporter", (Series(UTIL),))
     made = store_of(target("a", tick([gpu(0)], series=[(layout.series[0], 1.0)], layout=layout)))
     pages = Pages(made, Telemetry(made), PageSettings(passthrough=True))
-    assert f"{UTIL} 1.0" in pages.page(NOW, openmetrics=False, gzip=False).decode()
-    made.targets[0].accept(tick([gpu(0)], series=[(layout.series[0], 2.0)], layout=layout), NOW)
-    assert f"{UTIL} 2.0" in pages.page(NOW, openmetrics=False, gzip=False).decode()
+    assert f"{UTIL} 1.0" in pages.page(Monotonic(NOW), openmetrics=False, gzip=False).decode()
+    made.targets[0].accept(tick([gpu(0)], series=[(layout.series[0], 2.0)], layout=layout), Monotonic(NOW))
+    assert f"{UTIL} 2.0" in pages.page(Monotonic(NOW), openmetrics=False, gzip=False).decode()
 
 
 @needs_samples

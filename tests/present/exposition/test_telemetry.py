@@ -12,6 +12,7 @@ from pulsed import __version__
 from pulsed.collector.source_factory import open_sources, target_of
 from pulsed.config.configuration import load
 from pulsed.errors import BadPage, ScrapeFailed
+from pulsed.model.clocks import Monotonic
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.telemetry import LAYERS, Telemetry
 from pulsed.present.exposition.text_format import END
@@ -36,7 +37,7 @@ def busy() -> tuple[TargetStore, Telemetry]:
 
 
 def values(telemetry: Telemetry, now: float = NOW) -> dict[str, float]:
-    page = telemetry.render(now, openmetrics=False).decode()
+    page = telemetry.render(Monotonic(now), openmetrics=False).decode()
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in page.splitlines() if line[0] != "#"}
 
 
@@ -57,7 +58,7 @@ def families(parsed: Iterable[Metric]) -> dict[str, tuple[str, str, list[tuple[s
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_the_page_says_what_prometheus_client_would_write(openmetrics: bool) -> None:
     _, telemetry = busy()
-    page = telemetry.render(NOW, openmetrics=openmetrics)
+    page = telemetry.render(Monotonic(NOW), openmetrics=openmetrics)
     if openmetrics:
         theirs: bytes = generate_openmetrics(telemetry.registry)  # type: ignore[no-untyped-call]
         page += END
@@ -112,7 +113,7 @@ def test_a_source_that_fell_silent_is_not_up() -> None:
 
 
 def test_a_target_that_is_configured_twice_has_no_series_twice() -> None:
-    page = Telemetry(store_of(target("a"), target("a"))).render(NOW, openmetrics=False)
+    page = Telemetry(store_of(target("a"), target("a"))).render(Monotonic(NOW), openmetrics=False)
     assert page.count(b"pulsed_source_up{") == 1
 
 

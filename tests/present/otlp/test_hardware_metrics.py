@@ -9,6 +9,7 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import SEVERITY, CheckState, State
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target
@@ -50,7 +51,7 @@ def test_a_missing_reading_has_no_point() -> None:
         found: dict[str, list[float]] = {}
         unknown = SETTLED._replace(health=replace(SICK, state="unknown"))
         store = store_of(target("a", tick([gpu(0, result=unknown)._replace(reading=Reading(**reading))])))
-        for _, head, _, value in hardware_points(store, NOW):
+        for _, head, _, value in hardware_points(store, Monotonic(NOW)):
             found.setdefault(head.name, []).append(value)
         del found["hw.gpu.io"], found["hw.energy"]  # counted by pulsed
         return found
@@ -65,7 +66,7 @@ def test_gpus_of_other_nodes_and_targets() -> None:
     devices = gpu(0, node="b"), gpu(1, node="a"), mig(1, 7)
     boards = [each._replace(reading=everything) for each in devices]
     store = store_of(target("first", tick(boards)), target("second", tick(boards[:1])))
-    points = list(hardware_points(store, NOW))
+    points = list(hardware_points(store, Monotonic(NOW)))
     assert [node for node, *_ in points] == sorted(node for node, *_ in points)
     assert len({(head, pairs) for _, head, pairs, _ in points}) == len(points)
     instance = [(head.name, dict(pairs)) for _, head, pairs, _ in points if dict(pairs).get("hw.parent")]
@@ -73,7 +74,7 @@ def test_gpus_of_other_nodes_and_targets() -> None:
     assert (instance[0][1]["hw.id"], instance[0][1]["hw.parent"]) == ("MIG-1-7", "GPU-node1-0001")
     states = [dict(pairs)["hw.state"] for node, head, pairs, _ in points if (node, head.name) == ("b", "hw.status")]
     assert states == [*STATUSES]
-    assert list(hardware_points(store, NOW + 60)) == []
+    assert list(hardware_points(store, Monotonic(NOW + 60))) == []
     assert dict(attributes_of(boards[0].device))["hw.type"] == "gpu"
 
 
@@ -83,10 +84,10 @@ def values_of(metric: str, pages: Iterable[str]) -> list[dict[str, float]]:
     for number, page in enumerate(pages):
         parsed = PageParser().parse(page.encode())
         clock = 15.0 * number
-        raw = RawTick("a", 1.8e9 + clock, clock, 15.0, parsed.layout, parsed.values)
+        raw = RawTick("a", Unix(1.8e9 + clock), Monotonic(clock), 15.0, parsed.layout, parsed.values)
         shown = Target("exporter", "a", 15.0, 45.0)
-        shown.accept(pipeline.process(raw), NOW)
-        points = hardware_points(store_of(shown), NOW)
+        shown.accept(pipeline.process(raw), Monotonic(NOW))
+        points = hardware_points(store_of(shown), Monotonic(NOW))
         values.append({pairs[-1][1]: value for _, head, pairs, value in points if head.name == metric})
     return values
 

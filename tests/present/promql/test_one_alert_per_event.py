@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.collector.collector import Pipeline
+from pulsed.collector.collector import Pipeline, PipelineSettings
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import SourceError
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.owners.accounting import OwnerAccounting
@@ -76,7 +77,10 @@ class Node:
     def __post_init__(self) -> None:
         self.log = self.folder / "kmsg"
         self.log.touch()
-        self.parser, self.pipeline = PageParser(), Pipeline(GpuTable(), "n", kernel_log=str(self.log))
+        self.parser, self.pipeline = (
+            PageParser(),
+            Pipeline(GpuTable(), "n", settings=PipelineSettings(kernel_log=str(self.log))),
+        )
         self.target = Target("exporter", "http://n:9400/metrics", INTERVAL, 3 * INTERVAL)
         store, self.accounting = TargetStore("n", [self.target]), OwnerAccounting()
         owners = OwnerFamilies(store, self.accounting)
@@ -118,20 +122,22 @@ class Node:
             for name, value in {**values, **power}.items():
                 lines.append((name, f"DCGM_FI_{name}{{{labels}}} {value}\n"))
         read = self.parser.parse("".join(line for _, line in sorted(lines, key=lambda line: line[0])).encode())
-        raw = RawTick("n", START + self.now, self.now, INTERVAL, read.layout, read.values, read.rejected)
+        raw = RawTick(
+            "n", Unix(START + self.now), Monotonic(self.now), INTERVAL, read.layout, read.values, read.rejected
+        )
         try:
             tick = self.pipeline.process(raw)
         except SourceError as error:
             self.target.fail(error.reason, str(error))
             return
         self.accounting.add(tick)
-        self.target.accept(tick, self.now)
+        self.target.accept(tick, Monotonic(self.now))
 
     def _scrape(self) -> None:
         self.series["up", ()][self.minute] = str(int(self.is_up))
         if not self.is_up:
             return
-        for row in rows(self.pages.page(self.now, openmetrics=False, gzip=False).decode()):
+        for row in rows(self.pages.page(Monotonic(self.now), openmetrics=False, gzip=False).decode()):
             value = float(row.value) - (START if row.name.endswith("_timestamp_seconds") else 0)
             self.series[row.name, tuple(row.labels)][self.minute] = f"{value:.9g}"
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import Health
 from pulsed.model.owner import Owner
 from pulsed.model.result import RealUtilization, Result, Saturation, ShownClass, Workload
@@ -58,7 +59,7 @@ def result(ratio: float | None, lower: float, upper: float, name: str, bottlenec
         RealUtilization(ratio, lower, upper, 1.0, ()),
         Workload(name, bottleneck),
         Saturation(0.7, 0.7, 0.7, "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.7, 0.2, 0.05), 0.3, 0.7, ()),
-        ShownClass(name, bottleneck, TIME - 840, used=None if name == "unknown" else name != "idle"),
+        ShownClass(name, bottleneck, Unix(TIME - 840), used=None if name == "unknown" else name != "idle"),
         COUNTED,
         WELL,
     )
@@ -106,7 +107,7 @@ def boards() -> list[BoardGpu]:
 def documents(made: Sequence[BoardGpu]) -> dict[str, Any]:
     """What the API answers about these GPUs, at a fixed time."""
     known = Known(made)
-    known.board.targets[0].arrived = time.monotonic()
+    known.board.targets[0].arrived = Monotonic(time.monotonic())
 
     async def get(path: str) -> Any:
         return (await known.get(path))[1]

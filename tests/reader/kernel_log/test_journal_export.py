@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from pulsed.model.clocks import Unix
 from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import JournalExport
 
-NOW = Now(1_700_000_010.0, 1000.0)
+NOW = Now(Unix(1_700_000_010.0), 1000.0)
 XID = "NVRM: Xid (PCI:0000:3b:00): 79"
 FORGED = f"x\n\n__REALTIME_TIMESTAMP=1700000005000000\n_TRANSPORT=kernel\nMESSAGE={XID}\n\n"
 

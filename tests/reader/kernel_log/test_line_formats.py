@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pulsed.model.clocks import Unix
 from pulsed.reader.kernel_log.line_formats import Now, parse_line
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
 BOOT = datetime(2026, 11, 23, 3, 0, tzinfo=UTC).timestamp()
-NOW = Now(BOOT + 7200.0, 7200.0)
+NOW = Now(Unix(BOOT + 7200.0), 7200.0)
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +153,7 @@ def test_the_year_is_the_newest_that_is_not_in_the_future(now: str, line: str, t
     found = parse_line(f"{line} gpu7 kernel: x")
     assert found is not None
     assert found.is_local
-    assert found.time(Now(moment, 1.0)) == expected
+    assert found.time(Now(Unix(moment), 1.0)) == expected
 
 
 def test_time_stamps_without_a_zone_are_local(zone: pytest.MonkeyPatch) -> None:
@@ -168,5 +169,5 @@ def test_the_hour_that_daylight_saving_repeats(zone: pytest.MonkeyPatch) -> None
     found = parse_line("Oct 25 02:30:00 gpu7 kernel: x")
     assert found is not None
     summer = datetime(2026, 10, 25, 0, 30, tzinfo=UTC).timestamp()
-    assert found.time(Now(summer + 60.0, 1.0)) == summer
-    assert found.time(Now(summer + 3660.0, 1.0)) == summer + 3600.0
+    assert found.time(Now(Unix(summer + 60.0), 1.0)) == summer
+    assert found.time(Now(Unix(summer + 3660.0), 1.0)) == summer + 3600.0

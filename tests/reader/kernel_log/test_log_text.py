@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.model.clocks import Unix
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import MAX_LINE_LENGTH, LogText
 
-NOW = Now(1_700_001_000.0, 1000.0)
+NOW = Now(Unix(1_700_001_000.0), 1000.0)
 XID = b"[  900.0] NVRM: Xid (PCI:0000:3b:00): 79\n"
 
 

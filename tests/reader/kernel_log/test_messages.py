@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.model.clocks import Unix
 from pulsed.model.raw_tick import KernelEvent, LinkFault
 from pulsed.reader.kernel_log.log_text import parse_message
 
@@ -16,7 +17,7 @@ GPU, SWITCH = "00000000:3B:00.0", "00000000:C1:00.0"
             KernelEvent(
                 "xid",
                 31,
-                1.0,
+                Unix(1.0),
                 GPU,
                 4711,
                 "python3",
@@ -27,19 +28,26 @@ GPU, SWITCH = "00000000:3B:00.0", "00000000:C1:00.0"
         (
             "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
             KernelEvent(
-                "xid", 79, 1.0, GPU, None, "", None, "79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+                "xid",
+                79,
+                Unix(1.0),
+                GPU,
+                None,
+                "",
+                None,
+                "79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
             ),
         ),
-        ("NVRM: Xid (0000:3b:00): 13, 0003", KernelEvent("xid", 13, 1.0, GPU, text="13, 0003")),
-        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 94, x", KernelEvent("xid", 94, 1.0, GPU, text="94, x")),
-        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 43", KernelEvent("xid", 43, 1.0, GPU, text="43")),
+        ("NVRM: Xid (0000:3b:00): 13, 0003", KernelEvent("xid", 13, Unix(1.0), GPU, text="13, 0003")),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 94, x", KernelEvent("xid", 94, Unix(1.0), GPU, text="94, x")),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 43", KernelEvent("xid", 43, Unix(1.0), GPU, text="43")),
         (
             "NVRM: The NVIDIA GPU 0000:3b:00.0\nNVRM: (PCI ID: 10de:1b38) installed in this system has\n"
             "NVRM: fallen off the bus and is not responding to commands.\n",
             KernelEvent(
                 "bus_loss",
                 79,
-                1.0,
+                Unix(1.0),
                 GPU,
                 text="NVRM: The NVIDIA GPU 0000:3b:00.0 NVRM: (PCI ID: 10de:1b38) installed in this system has "
                 "NVRM: fallen off the bus",
@@ -47,14 +55,14 @@ GPU, SWITCH = "00000000:3B:00.0", "00000000:C1:00.0"
         ),
         (
             "NVRM: Xid (PCI:0001:3b:00): 45, pid=0, Ch 8",
-            KernelEvent("xid", 45, 1.0, "00000001:3B:00.0", text="45, pid=0, Ch 8"),
+            KernelEvent("xid", 45, Unix(1.0), "00000001:3B:00.0", text="45, pid=0, Ch 8"),
         ),
         (
             "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)",
             KernelEvent(
                 "sxid",
                 28006,
-                1.0,
+                Unix(1.0),
                 SWITCH,
                 is_fatal=False,
                 text="28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)",
@@ -62,18 +70,18 @@ GPU, SWITCH = "00000000:3B:00.0", "00000000:C1:00.0"
         ),
         (
             "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
-            KernelEvent("sxid", 20034, 1.0, SWITCH, is_fatal=True, text="20034, Fatal, Link 30 LTSSM Fault Up"),
+            KernelEvent("sxid", 20034, Unix(1.0), SWITCH, is_fatal=True, text="20034, Fatal, Link 30 LTSSM Fault Up"),
         ),
         (
             "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Severity 1 Engine instance 30",
-            KernelEvent("sxid", 20034, 1.0, SWITCH, text="20034, Severity 1 Engine instance 30"),
+            KernelEvent("sxid", 20034, Unix(1.0), SWITCH, text="20034, Severity 1 Engine instance 30"),
         ),
         (
             "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
-            KernelEvent("bus_loss", 79, 1.0, GPU, text="NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus"),
+            KernelEvent("bus_loss", 79, Unix(1.0), GPU, text="NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus"),
         ),
         *(
-            (message, KernelEvent("not_started", 0, 1.0, address, text=message))
+            (message, KernelEvent("not_started", 0, Unix(1.0), address, text=message))
             for address, message in (
                 (GPU, "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0x40:2393)"),
                 ("", "NVRM: The NVIDIA probe routine failed for 1 device(s)."),
@@ -84,7 +92,7 @@ GPU, SWITCH = "00000000:3B:00.0", "00000000:C1:00.0"
     ],
 )
 def test_faults(message: str, event: KernelEvent) -> None:
-    assert parse_message(message, 1.0) == event
+    assert parse_message(message, Unix(1.0)) == event
 
 
 @pytest.mark.parametrize(
@@ -116,7 +124,7 @@ def test_faults(message: str, event: KernelEvent) -> None:
     ],
 )
 def test_faults_of_links(text: str, fault: LinkFault | None, cause: int | None) -> None:
-    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): {text}", 1.0)
+    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): {text}", Unix(1.0))
     assert event is not None
     assert (event.fault, event.cause) == (fault, cause)
 
@@ -136,7 +144,7 @@ def test_faults_of_links(text: str, fault: LinkFault | None, cause: int | None) 
     ],
 )
 def test_recovery_actions(text: str, action: int | None) -> None:
-    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): {text}", 1.0)
+    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): {text}", Unix(1.0))
     assert event is not None
     assert (event.code, event.action) == (154, action)
 
@@ -161,11 +169,11 @@ def test_recovery_actions(text: str, action: int | None) -> None:
     ],
 )
 def test_other_messages(message: str) -> None:
-    assert parse_message(message, 1.0) is None
+    assert parse_message(message, Unix(1.0)) is None
 
 
 def test_process_ids_have_at_most_ten_digits() -> None:
-    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): 31, pid={'7' * 11}, name=python", 1.0)
+    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): 31, pid={'7' * 11}, name=python", Unix(1.0))
     assert event is not None
     assert (event.pid, event.process) == (None, "python")
 
@@ -174,7 +182,7 @@ def test_process_ids_have_at_most_ten_digits() -> None:
     st.text(), st.sampled_from(["NVRM: Xid (PCI:0000:3b:00): 31", "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 1", ""])
 )
 def test_texts_have_no_control_characters(rest: str, start: str) -> None:
-    event = parse_message(start + rest, 1.0)
+    event = parse_message(start + rest, Unix(1.0))
     if event is not None:
         assert (event.text + event.process).isprintable()
         assert len(event.text) <= 500
@@ -193,6 +201,6 @@ def test_texts_have_no_control_characters(rest: str, start: str) -> None:
     ],
 )
 def test_the_place_on_the_chip(rest: str, place: str) -> None:
-    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): {rest}", 1.0)
+    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): {rest}", Unix(1.0))
     assert event is not None
     assert event.place == place

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import GpuProcess, RawTick
 from pulsed.model.tick import Tick
 from pulsed.reader.nvml import NvmlSettings
@@ -34,7 +35,9 @@ class Reader:
         self.processes = None
         layout, values, self.processes, self.lost = self.session.tick()
         assert len(layout.series) == len(values)
-        return self._translator.translate(RawTick("nvml", self.clock.wall(), self.clock.now, seconds, layout, values))
+        return self._translator.translate(
+            RawTick("nvml", Unix(self.clock.wall()), Monotonic(self.clock.now), seconds, layout, values)
+        )
 
     def numbers(self, seconds: float = 1.0) -> dict[str, dict[str, float]]:
         """Return what the next tick has, by GPU (`0`) or MIG instance (`0/3`)."""

@@ -11,6 +11,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
 from pulsed.compute.sample import VITAL
 from pulsed.errors import NoGpus
+from pulsed.model.clocks import Monotonic
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import GpuKey
 from pulsed.model.health import RAISED_STATES
@@ -76,7 +77,7 @@ def replay(steps: Sequence[Step], interval: float, wall_clock: Clock) -> Replay:
                 of_target.fail(error.reason, str(error))
                 continue
             accounting.add(ticks[target])
-            of_target.accept(ticks[target], step.clock)
+            of_target.accept(ticks[target], Monotonic(step.clock))
         done.ticks.append(ticks)
     done.running = accounting.unfinished
     return done

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import NoGpus
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import GpuKey
 from pulsed.model.raw_tick import RawTick
@@ -167,7 +168,9 @@ def outcome(node: OmittingNode, *, is_whole: bool) -> Outcome:
         tick: Tick | None = None
         if page is not None:
             parsed = parser.parse(page.encode())
-            raw = RawTick("t", DAY + INTERVAL * at, INTERVAL * at, INTERVAL, parsed.layout, parsed.values)
+            raw = RawTick(
+                "t", Unix(DAY + INTERVAL * at), Monotonic(INTERVAL * at), INTERVAL, parsed.layout, parsed.values
+            )
             try:
                 tick = pipeline.process(raw, ())
                 accounting.add(tick)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import GpuKey
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.tick import GpuRow, Tick
@@ -221,7 +222,9 @@ class _Reader:
     def read(self, text: str) -> Mapping[GpuKey, GpuRow]:
         parsed, clock = self._parser.parse(text.encode()), INTERVAL * self._at
         self._at += 1
-        tick: Tick = self._pipeline.process(RawTick("t", DAY + clock, clock, INTERVAL, parsed.layout, parsed.values))
+        tick: Tick = self._pipeline.process(
+            RawTick("t", Unix(DAY + clock), Monotonic(clock), INTERVAL, parsed.layout, parsed.values)
+        )
         return {row.device.entity.key: row for row in tick.gpus}
 
 

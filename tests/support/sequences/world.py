@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.raw_tick import Epoch, Labels, Layout, RawTick, Series
 from pulsed.model.vocabulary import Value
 
@@ -166,7 +167,9 @@ class Step:
 
 def raw_tick(target: str, shown: Shown, clock: float, time: float, interval: float) -> RawTick:
     """Return what the source of a target delivers."""
-    return RawTick(target, time, clock, interval, shown.layout, shown.values, epoch=Epoch(exporter=shown.start))
+    return RawTick(
+        target, Unix(time), Monotonic(clock), interval, shown.layout, shown.values, epoch=Epoch(exporter=shown.start)
+    )
 
 
 class World:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.daemon import notify
+from pulsed.model.clocks import Monotonic
 from pulsed.model.owner import Owner
 from pulsed.present.notification import WebhookSettings
 from tests.daemon.test_notify import Told
@@ -167,7 +168,7 @@ def test_a_receiver_costs_its_own_notifications_only(
             told = Told(tmp_path, webhook=webhook, exec=hook)
             for number in range(3):
                 told.works_and_stops(owner=Owner("slurm_job", str(number)))
-                told.feature.queue_findings(0.0)
+                told.feature.queue_findings(Monotonic(0.0))
             for receiver in ("exec", "webhook"):
                 await told.feature.deliver(receiver)
             if attack in DELIVERED:

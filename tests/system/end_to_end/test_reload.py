@@ -122,11 +122,14 @@ def test_pages_of_other_sites_may_not_reload_nor_forget(tmp_path: Path, file: Pa
 
 def test_what_takes_a_restart_is_said(tmp_path: Path, file: Path) -> None:
     with serving(tmp_path, "--config.file", str(file)) as daemon:
-        file.write_text(CONFIG % ("1s", "hpc") + "telemetry_path: /other\n")
+        file.write_text(CONFIG % ("1s", "hpc") + "telemetry_path: /other\nhistory: {seconds: 5m}\n")
         daemon.process.send_signal(signal.SIGHUP)
-        until(lambda: "a change of this key needs a restart" in daemon.log())
-        assert "telemetry_path" in daemon.log()
+        until(lambda: preset(daemon) == "hpc")
+        (line,) = [line for line in daemon.log().splitlines() if "a change of these keys needs a restart" in line]
+        assert "keys=telemetry_path,history" in line
         assert daemon.get("/metrics").status == 200
+        shown = daemon.get("/config").json()
+        assert (shown["telemetry_path"], shown["history"]["seconds"]) == ("/metrics", 600.0), "the values in force"
 
 
 def test_reloads_under_load_cost_nothing(tmp_path: Path, file: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_reload_keeps_the_lock(tmp_path: Path, file: Path) -> None:
             file.write_text(f"source: {{kind: demo}}\nstate_dir: {folder}\n# changed\n")
             daemon.process.send_signal(signal.SIGHUP)
             until(lambda before=before: daemon.log().count("configuration reloaded") > before)  # type: ignore[misc]
-        assert "a change of this key needs a restart" in daemon.log()
+        assert "a change of these keys needs a restart" in daemon.log()
         assert not (tmp_path / "other").exists()
         second = pulsed("serve", "--source=demo", f"--set=state_dir={tmp_path}/state")
         assert f"in use by process {daemon.process.pid}" in second.stderr

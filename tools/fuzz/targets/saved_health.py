@@ -10,6 +10,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.collector.pool import SavedHealth
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.json_text import json_bytes
+from pulsed.model.clocks import Unix
 from tools.bench.ticks import raw_ticks
 from tools.fuzz.json_mutator import mutate_json
 from tools.fuzz.target import FuzzTarget
@@ -27,7 +28,7 @@ def _read(data: bytes) -> bytes | None:
     except (ValueError, RecursionError):
         return None
     pipeline = Pipeline(GpuTable(), "node")
-    saved.restore(_TARGET, pipeline.health_evaluator, _NOW)
+    saved.restore(_TARGET, pipeline.health_evaluator, Unix(_NOW))
     for tick in _TICKS:
         pipeline.process(tick)
     return json_bytes(saved.dump({_TARGET: pipeline.health_evaluator}))
@@ -38,7 +39,7 @@ def _verify(data: bytes, outcome: Any) -> None:
         return
     documents: dict[str, Any] = json.loads(outcome)
     pipeline = Pipeline(GpuTable(), "node")
-    pipeline.health_evaluator.restore(documents[_TARGET], _NOW + 3)
+    pipeline.health_evaluator.restore(documents[_TARGET], Unix(_NOW + 3))
     assert pipeline.health_evaluator.dump() == documents[_TARGET], "another state after a restart"
 
 

@@ -17,6 +17,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field, create_model
 
 from pulsed.json_text import rfc3339
+from pulsed.model.clocks import Monotonic
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import POSITION, Value
@@ -183,7 +184,7 @@ def container_router(parts: ApiParts) -> APIRouter:
             return _plain("method not allowed", 405, {"Allow": "GET"})
         row_filter = RowFilter(pod, namespace, container, node)
         preset = parts.settings.real_utilization.preset if derived else None
-        rows = container_rows(parts.store, time.monotonic(), row_filter, null=null, preset=preset)
+        rows = container_rows(parts.store, Monotonic(time.monotonic()), row_filter, null=null, preset=preset)
         headers = {STALE_HEADER: _header("; ".join(rows.reasons))} if rows.reasons else {}
         if rows.has_failed:
             return _plain("internal server error", 500, headers)
@@ -235,7 +236,7 @@ class ContainerRows(NamedTuple):
 
 
 def container_rows(
-    store: TargetStore, now: float, row_filter: RowFilter, *, null: bool = False, preset: str | None = None
+    store: TargetStore, now: Monotonic, row_filter: RowFilter, *, null: bool = False, preset: str | None = None
 ) -> ContainerRows:
     """Return the rows at a monotonic time. Boards whose MIG instances have rows have none of their own.
 

@@ -15,6 +15,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from pulsed import __version__
+from pulsed.model.clocks import Monotonic
 from pulsed.model.raw_tick import GpuProcess
 from pulsed.owners.attribution.gpu_processes import ListedProcess, are_visible, listed_processes
 from pulsed.present.api.documents import HealthCheck
@@ -216,7 +217,7 @@ def page_router(parts: ApiParts) -> APIRouter:
     async def landing(request: Request) -> Response:
         if "text/html" not in request.headers.get("accept", ""):
             paths = f"Prometheus: {parts.telemetry_path}   JSON: /gpus   API: /docs"
-            text = f"{table(parts.store, time.monotonic())}\n{paths}\n"
+            text = f"{table(parts.store, Monotonic(time.monotonic()))}\n{paths}\n"
             return Response(text, media_type="text/plain", headers={"vary": "Accept"})
         headers = {
             "cache-control": "no-cache",

@@ -23,6 +23,7 @@ from pulsed.compute.workload import C2C, inputs_of_variables
 from pulsed.errors import did_you_mean
 from pulsed.host.node_checks import NODE_CHECK_IDS
 from pulsed.json_text import rfc3339
+from pulsed.model.clocks import Monotonic
 from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES
 from pulsed.present.api.documents import GPU, GPUS, GpuHealthShape, all_gpus, gpu_document, health_document, sources_of
 from pulsed.present.api.gpu_columns import SUMMARY_FIELDS, GpuColumnsShape, summary_document
@@ -65,7 +66,7 @@ def gpu_router(parts: ApiParts) -> APIRouter:
         view: Annotated[Literal["full", "summary"], Query(description="summary: columns")] = "full",
         fields: str = some_of(FIELDS, "columns of the summary", default=",".join(SUMMARY_FIELDS)),
     ) -> Response:
-        names, now = chosen_fields(fields), time.monotonic()
+        names, now = chosen_fields(fields), Monotonic(time.monotonic())
         sources = sources_of(store, now, time.time())
         shown = list(matches(store, now))
 
@@ -83,7 +84,7 @@ def gpu_router(parts: ApiParts) -> APIRouter:
         summary="Current state of one GPU or MIG instance",
     )
     async def one_gpu(gpu: GpuPath, node: NodeQuery = None) -> Response:
-        now = time.monotonic()
+        now = Monotonic(time.monotonic())
         match = find_one(store, gpu, node, now)
         return json_response(gpu_document(match, now, parts.settings.real_utilization.preset))
 
@@ -112,7 +113,7 @@ def health_router(parts: ApiParts) -> APIRouter:
         checks: str = some_of(_CHECKS, "checks that count, all if empty", default=""),
     ) -> Response:
         check_ids = chosen("checks", checks, _CHECKS, _unknown_check) if checks else []
-        rows = health_document(store, time.monotonic(), check_ids)
+        rows = health_document(store, Monotonic(time.monotonic()), check_ids)
         return Response(health_line(rows), media_type="text/plain") if format == "line" else json_response(rows)
 
     @router.get(
@@ -122,7 +123,7 @@ def health_router(parts: ApiParts) -> APIRouter:
         summary="Current problems: one entry per GPU and per source that does not deliver, the worst first",
     )
     async def attention(limit: Annotated[int, Query(ge=1, le=MAX_TROUBLES)] = 20) -> Response:
-        rows = attention_documents(store, time.monotonic())
+        rows = attention_documents(store, Monotonic(time.monotonic()))
         return json_response({**node_answer(store.node), "total": len(rows), "attention": rows[:limit]})
 
     return router
@@ -277,7 +278,9 @@ def class_router(parts: ApiParts) -> APIRouter:
         summary="Why a GPU has its class: the rules that were tried, with bounds of their variables",
     )
     async def class_reason(gpu: GpuPath, node: NodeQuery = None) -> Response:
-        return json_response(class_document(find_one(parts.store, gpu, node, time.monotonic()), parts.settings))
+        return json_response(
+            class_document(find_one(parts.store, gpu, node, Monotonic(time.monotonic())), parts.settings)
+        )
 
     return router
 

@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from pulsed.errors import did_you_mean
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.day_history import DayHistory, write_points
@@ -56,7 +57,7 @@ def history_router(store: TargetStore, history: History, day: DayHistory) -> API
 
     def places_of(names: Sequence[str], node: str | None) -> dict[str, list[tuple[str, Device]]]:
         """Return target and device of the current GPUs of each name; without one, of the GPUs that are gone."""
-        present = find_all(store, names, node, time.monotonic())
+        present = find_all(store, names, node, Monotonic(time.monotonic()))
         return {
             name: [(match.target.tick.target, match.device) for match in places if match.target.tick is not None]
             or history.find(name, node, store.node)
@@ -66,7 +67,7 @@ def history_router(store: TargetStore, history: History, day: DayHistory) -> API
     def all_places(node: str | None) -> list[tuple[str, Device]]:
         return [
             (match.target.tick.target, match.device)
-            for match in matches(store, time.monotonic())
+            for match in matches(store, Monotonic(time.monotonic()))
             if match.target.tick is not None and node in (None, match.node)
         ]
 

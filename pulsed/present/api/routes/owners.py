@@ -16,6 +16,7 @@ from pydantic import Field, create_model
 from pulsed.durations import DAY
 from pulsed.json_text import as_text
 from pulsed.lane import Lane, LaneFull
+from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import GpuKey
 from pulsed.model.job_names import group_of, without_step
 from pulsed.model.owner import OwnerKind
@@ -197,7 +198,7 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
     ) -> Response:
         account_filter = AccountFilter(state, kind, user, account, namespace, since)
         running = running_accounts(accounts, account_filter)
-        idle = _idle_gpus(fresh_owners(store, accounts.running, time.monotonic()), running)
+        idle = _idle_gpus(fresh_owners(store, accounts.running, Monotonic(time.monotonic())), running)
         if sort == "idle":
             running.sort(key=lambda each: -len(idle.get(each, ())))
         shown = [text_of(each) for each in running[offset : offset + limit]]
@@ -291,7 +292,7 @@ def owner_router(store: TargetStore, accounts: Accounts) -> APIRouter:
     async def workloads(
         by: Annotated[GroupName, Query(description="what to group by; workload: what controls pods")] = "workload",
     ) -> Response:
-        owned = fresh_owners(store, accounts.running, time.monotonic())
+        owned = fresh_owners(store, accounts.running, Monotonic(time.monotonic()))
         rows = list(_workloads(accounts, owned, by))
         return json_response({**node_answer(store.node), "by": by, "workloads": rows})
 
