@@ -163,7 +163,7 @@ class Pipeline:
             None if the kernel log has nothing about GPUs that the source had.
         """
         now = Unix(time.time())
-        events = None if self._kernel_log is None else self._kernel_events(self._kernel_log, now - 2.0 * interval)
+        events = None if self._kernel_log is None else self._kernel_events(self._kernel_log, Unix(now - 2.0 * interval))
         if events is None or not (is_shown or self.health_evaluator.concern(events)):
             self.health_evaluator.defer(events or ())
             return None
@@ -183,7 +183,7 @@ class Pipeline:
             NoGpus: it has no GPU, and none that it had before is known to be lost.
         """
         if kernel_events is None and self._kernel_log is not None:
-            kernel_events = self._kernel_events(self._kernel_log, raw.time - 2.0 * raw.interval)
+            kernel_events = self._kernel_events(self._kernel_log, Unix(raw.time - 2.0 * raw.interval))
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
         if raw.processes is not None:
@@ -211,7 +211,7 @@ class Pipeline:
         return self._is_here
 
     @staticmethod
-    def _kernel_events(kernel_log: KernelLogReader, since: float) -> tuple[KernelEvent, ...] | None:
+    def _kernel_events(kernel_log: KernelLogReader, since: Unix) -> tuple[KernelEvent, ...] | None:
         """Return what the kernel log has had since the last tick; None where it cannot be read.
 
         Errors of NVSwitches since a time in Unix seconds are logged: they belong to no single GPU.

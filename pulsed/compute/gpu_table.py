@@ -17,7 +17,7 @@ from pulsed.compute.derived_results import Deriver
 from pulsed.compute.health.gpu import EnabledChecks, GpuHealth
 from pulsed.compute.plausibility_filter import PlausibilityFilter, PlausibilityLimits
 from pulsed.compute.sample import FIRST, NEVER, Freshness, Moment, SampleDecision, TrackedSample, is_measured
-from pulsed.compute.saved_state import SavedGpuState, restore, save
+from pulsed.compute.saved_state import SavedGpuState, restore, restore_checks, save
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import ClassDebouncer
 from pulsed.model.clocks import EPOCH, GPU_START, START, GpuSeconds, Monotonic, Unix
@@ -184,10 +184,9 @@ class GpuTable:
             return
         self._checks = EnabledChecks(settings.health)
         for state in self._by_key.values():
-            if (old := state.health) is not None:
-                new = state.health = self._new_health(state)
-                restore(new, save(old), old.time)
-                new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
+            if (health := state.health) is not None:
+                saved = save(health)
+                restore_checks(health.use(self._checks), saved, health.now)
 
     def find(
         self, device: Device, here: str, target: TargetTracker, used_keys: Collection[str], now: Monotonic
@@ -253,7 +252,7 @@ class GpuTable:
     def health_of(self, state: GpuState) -> GpuHealth:
         """Return the health of a board; health from an earlier run continues."""
         if state.health is None:
-            state.health = self._new_health(state)
+            state.health = GpuHealth(self._checks, state.device, state.node)
             for key in (state.key, *state.other_keys):
                 if (saved := self._saved.pop(key, None)) is not None:
                     restore(state.health, saved[1], state.time)
@@ -285,9 +284,6 @@ class GpuTable:
 
     def _new(self, device: Device, here: str, keys: tuple[str, ...], now: Monotonic) -> GpuState:
         return GpuState(keys[0], keys[1:], device, device.entity.node or here, now)
-
-    def _new_health(self, state: GpuState) -> GpuHealth:
-        return GpuHealth(self._checks, state.device, state.node)
 
     def _add(self, state: GpuState) -> None:
         self._by_key[state.key] = state

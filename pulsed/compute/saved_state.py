@@ -6,13 +6,13 @@ Unix seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf, nextafter
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pulsed.compute.health.check import HISTORY_SECONDS, MAX_REMEMBERED
+from pulsed.compute.health.check import HISTORY_SECONDS, MAX_REMEMBERED, GpuCheck
 from pulsed.compute.health.gpu import GpuHealth
 from pulsed.compute.health.reachability import ResetSign, Restarts
 from pulsed.compute.health.rule import Rule, RuleState
@@ -116,7 +116,7 @@ class SavedTarget:
 
 def save(gpu: GpuHealth) -> SavedGpuState:
     """Return the state of a GPU that must survive a restart; it shares parts with the GPU."""
-    rules, xids, epoch = _named(gpu), gpu.inputs.xids, gpu.restarts.epoch
+    rules, xids, epoch = _named(gpu.checks), gpu.inputs.xids, gpu.restarts.epoch
     return SavedGpuState(
         saved=gpu.time,
         now=gpu.now,
@@ -189,7 +189,12 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: Unix) -> None:
     xids.totals = saved.xid_totals
     gpu.inputs.widest_link = saved.widest_link
     xids.begun = GpuSeconds(nextafter(saved.now, inf))
-    for name, (rule, state) in _named(gpu).items():
+    restore_checks(gpu.checks, saved, gpu.now)
+
+
+def restore_checks(checks: Sequence[GpuCheck], saved: SavedGpuState, now: GpuSeconds) -> None:
+    """Set the state of new checks of a GPU, at a moment of its clock."""
+    for name, (rule, state) in _named(checks).items():
         if isinstance(rule, Increase) and (saved_increase := saved.increases.get(name)):
             state.increases = {
                 counter: replace(increase, seconds=rule.window, lifetime=rule.lifetime)
@@ -197,12 +202,12 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: Unix) -> None:
                 if counter in rule.inputs
             }
         held = saved.held.get(name)
-        if held is not None and held[1] > gpu.now:
-            state.severity, state.until = held[0], min(held[1], GpuSeconds(gpu.now + rule.hold))
+        if held is not None and held[1] > now:
+            state.severity, state.until = held[0], min(held[1], GpuSeconds(now + rule.hold))
         latched = saved.latched.get(name)
-        if latched is not None and latched[1] > gpu.now:
-            state.severity, state.kept_until = latched[0], min(latched[1], GpuSeconds(gpu.now + rule.lasts))
-    for check in gpu.checks:
+        if latched is not None and latched[1] > now:
+            state.severity, state.kept_until = latched[0], min(latched[1], GpuSeconds(now + rule.lasts))
+    for check in checks:
         before = [at for at in saved.history.get(check.state.id, ()) if 0.0 <= saved.now - at < HISTORY_SECONDS]
         check.history = tuple(before[-MAX_REMEMBERED:])
         if check.state.id in saved.states:
@@ -250,9 +255,9 @@ def _adapter() -> TypeAdapter[SavedTarget]:
     return TypeAdapter(SavedTarget)
 
 
-def _named(gpu: GpuHealth) -> dict[str, tuple[Rule, RuleState]]:
+def _named(checks: Iterable[GpuCheck]) -> dict[str, tuple[Rule, RuleState]]:
     return {
         f"{check.check.id}/{position}/{rule.name}": (rule, state)
-        for check in gpu.checks
+        for check in checks
         for position, (rule, state) in enumerate(check.rules)
     }

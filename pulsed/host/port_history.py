@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsed.durations import HOUR, MINUTE
+from pulsed.model.clocks import Unix
 from pulsed.model.host import InfinibandPort
 
 
@@ -46,9 +47,9 @@ class PortHistory:
     was_up: bool = False
     best: float = 0.0
     counters: Mapping[str, int] = field(default_factory=dict)
-    steps: list[tuple[float, str, int]] = field(default_factory=list)
+    steps: list[tuple[Unix, str, int]] = field(default_factory=list)
 
-    def update(self, port: InfinibandPort, now: float) -> None:
+    def update(self, port: InfinibandPort, now: Unix) -> None:
         """Add a look at the port."""
         self.steps = [step for step in self.steps if now - step[0] < _MAX_WINDOW]
         for name in _COUNTERS & port.counters.keys():
@@ -61,6 +62,6 @@ class PortHistory:
         if port.is_active:
             self.was_up, self.best = True, max(self.best, port.bytes_per_second or 0.0)
 
-    def increase_of(self, limit: PortLimit, now: float) -> int:
+    def increase_of(self, limit: PortLimit, now: Unix) -> int:
         """Return how often the counter of a limit has increased in its window, which ends now."""
         return sum([amount for at, name, amount in self.steps if name == limit.counter and now - at < limit.window])

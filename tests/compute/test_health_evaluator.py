@@ -285,6 +285,32 @@ def test_new_settings_keep_latches() -> None:
         health.check("temp_gpu")
 
 
+def test_new_settings_change_no_other_check_and_no_counter() -> None:
+    sim = Sim(devices=(GPU, OTHER))
+    sim.tick(ALIVE, ALIVE)
+    for _ in range(3):
+        before = sim.tick(ALIVE, {}).healths[1]
+    assert before.check("gpu_lost").state == "crit"
+    without = frozenset({"temp_gpu"})
+    for settings in (HealthSettings(disabled=without), HealthSettings(disabled=without, forget_after=DAY)):
+        sim.table.configure(ComputeSettings(health=settings))
+        tick = sim.tick(ALIVE, {})
+        assert tick.changes == ()
+        assert tick.healths[1].check("gpu_lost") == before.check("gpu_lost")
+        assert dict(tick.healths[1].events)["gpu_lost"] == 1
+
+
+def test_a_check_with_new_limits_keeps_its_count_of_events() -> None:
+    sim = Sim()
+    sim.health(**ALIVE)
+    before = sim.health(**ALIVE, row_remap_failure=1.0)
+    assert dict(before.events)["row_remap_failed"] == 1
+    sim.table.configure(ComputeSettings(health=HealthSettings(thresholds={"row_remap_failed": {"crit": 0.5}})))
+    health = sim.health(**ALIVE, row_remap_failure=1.0)
+    assert dict(health.events)["row_remap_failed"] == 1
+    assert health.check("row_remap_failed").since == before.check("row_remap_failed").since
+
+
 def test_of_a_gpu_that_is_not_observed_nothing_is_known() -> None:
     warm = Sim().health(**ALIVE, persistence_mode=0.0)
     health = unobserved(warm, Unix(5.0), 12.0, "connection refused")

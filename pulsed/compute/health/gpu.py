@@ -15,7 +15,7 @@ from pulsed.compute.health.reachability import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.windows import ErrorCounters, StateSeconds
-from pulsed.compute.health.xid_log import Programs, XidLog
+from pulsed.compute.health.xid_log import Programs
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, xid_of
 from pulsed.compute.products import is_rack_scale
@@ -105,9 +105,7 @@ class GpuHealth:
 
     def __init__(self, enabled: EnabledChecks, device: Device, here: str) -> None:
         self.device = device
-        self.severity_of_xid = enabled.settings.severity_of
-        self.checks = [GpuCheck(check) for check in enabled.checks]
-        self._by_id = {check.check.id: check for check in self.checks}
+        self.checks: list[GpuCheck] = []
         self.health: Health = NOT_EVALUATED
         self.is_due = self.is_missing = False
         self.changes: list[tuple[CheckState, CheckState]] = []
@@ -119,20 +117,9 @@ class GpuHealth:
         self.last_reset: Unix | None = None
         self.latched = 0
         self.seconds = StateSeconds()
-        self.inputs = GpuInputs(
-            device.model,
-            enabled.settings.severity_of,
-            enabled.settings.pcie_width_max,
-            xids=XidLog(enabled.critical_xids),
-        )
-        self._enabled, self._here = enabled, here
-        # Results of DCGM count where the other checks have no inputs, so that it is evaluated last.
-        self._in_turn = sorted(self.checks, key=lambda check: check.check.id == "dcgm_health")
-        self._rules = [pair for check in self.checks for pair in check.rules]
-        self._increases = [(rule, state) for rule, state in self._rules if isinstance(rule, Increase)]
-        self._duties = [
-            (check, rule, state) for check in self.checks for rule, state in check.rules if isinstance(rule, Duty)
-        ]
+        self.inputs = GpuInputs(device.model)
+        self._here = here
+        self.use(enabled)
         self._programs: Programs = ()  # on the GPU: a fault that follows one of them is not the board's
         self._second: int | None = None  # of the last evaluation, by the GPU's clock
         self._epoch: Epoch | None = None
@@ -141,6 +128,33 @@ class GpuHealth:
         self._answer: Reading | None = None
         self._max_present = 0
         self._xid_events: tuple[tuple[int | str, int], ...] = ()
+
+    def use(self, enabled: EnabledChecks) -> Sequence[GpuCheck]:
+        """Evaluate these checks from now on; return the new ones, among them each that differs from before."""
+        before, settings = {check.check.id: check for check in self.checks}, enabled.settings
+        self._enabled, self.severity_of_xid = enabled, settings.severity_of
+        inputs = self.inputs
+        inputs.severity_of, inputs.pcie_width_max = settings.severity_of, settings.pcie_width_max
+        inputs.xids.critical = enabled.critical_xids
+        self.checks = [
+            old if (old := before.get(check.id)) is not None and old.check == check else GpuCheck(check)
+            for check in enabled.checks
+        ]
+        self._by_id = {check.check.id: check for check in self.checks}
+        # Results of DCGM count where the other checks have no inputs, so that it is evaluated last.
+        self._in_turn = sorted(self.checks, key=lambda check: check.check.id == "dcgm_health")
+        self._rules = [pair for check in self.checks for pair in check.rules]
+        self._increases = [(rule, state) for rule, state in self._rules if isinstance(rule, Increase)]
+        self._duties = [
+            (check, rule, state) for check in self.checks for rule, state in check.rules if isinstance(rule, Duty)
+        ]
+        new = [check for check in self.checks if before.get(check.check.id) is not check]
+        for check in new:
+            check.suits = check.check.suits(inputs.model, self.device.guest)
+            if (old := before.get(check.check.id)) is not None:
+                check.events = old.events
+        self._wake()
+        return new
 
     @property
     def epoch(self) -> Unix:

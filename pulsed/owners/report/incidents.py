@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from pulsed.json_text import moment_of, rfc3339, rfc3339_or_none
+from pulsed.model.clocks import EPOCH, Unix
 from pulsed.model.health import SEVERITY, STATES, CheckState, State
 
 WITHIN_SECONDS = 60.0
@@ -35,10 +36,10 @@ class Trouble:
     kind: TroubleKind
     id: str
     state: State
-    since: float
+    since: Unix
     message: str
     remedy: str = ""
-    until: float | None = None
+    until: Unix | None = None
     times: int = 1
 
 
@@ -54,7 +55,7 @@ class Incident(NamedTuple):
         return STATES[max(SEVERITY[each.state] for each in (self.cause, *self.consequences)) + 1]
 
     @property
-    def since(self) -> float:
+    def since(self) -> Unix:
         """When the first of its troubles began, in Unix seconds."""
         return min(each.since for each in (self.cause, *self.consequences))
 
@@ -91,7 +92,7 @@ def _incident(group: Sequence[Trouble]) -> Incident:
 def current_incidents(checks: Iterable[CheckState]) -> list[Incident]:
     """Return the incidents that the raised checks of a GPU make, the worst first."""
     raised = [
-        Trouble("health", check.id, check.state, check.since or 0.0, _brief(check), check.remedy)
+        Trouble("health", check.id, check.state, check.since or EPOCH, _brief(check), check.remedy)
         for check in checks
         if check.applies and check.severity > 0
     ]
@@ -114,7 +115,7 @@ class Troubles:
         """Yield them in the order in which they began."""
         return iter(self._all)
 
-    def add_state(self, kind: TroubleKind, id: str, time: float, state: State, message: str, remedy: str) -> bool:
+    def add_state(self, kind: TroubleKind, id: str, time: Unix, state: State, message: str, remedy: str) -> bool:
         """Add the state that a check or finding has from a Unix time on; return whether it is a new trouble."""
         last = next((each for each in reversed(self._all) if (each.kind, each.id) == (kind, id)), None)
         if SEVERITY[state] <= 0:
@@ -130,7 +131,7 @@ class Troubles:
             last.state, last.message, last.remedy = state, message or last.message, remedy or last.remedy
         return False
 
-    def add_moment(self, kind: TroubleKind, id: str, time: float, state: State, message: str, remedy: str) -> bool:
+    def add_moment(self, kind: TroubleKind, id: str, time: Unix, state: State, message: str, remedy: str) -> bool:
         """Add an XID or a removal at a Unix time; return whether it is a new trouble."""
         is_new = self.add_state(kind, id, time, state, message, remedy)
         self.add_state(kind, id, time, "ok", "", "")
@@ -154,7 +155,7 @@ def account_incidents(gpus: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
             troubles.add_state(
                 "finding" if is_finding else "health",
                 event["check"],
-                moment_of(event["time"]).timestamp(),
+                Unix(moment_of(event["time"]).timestamp()),
                 state,
                 event["message"],
                 event.get("remedy", ""),

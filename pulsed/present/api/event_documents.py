@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pulsed.compute.health.xids import advice, xid_of
 from pulsed.json_text import json_bytes, rfc3339
+from pulsed.model.clocks import Unix
 from pulsed.model.gpu import Device
 from pulsed.model.result import Removal, Result
 from pulsed.model.tick import Tick
@@ -45,7 +46,7 @@ class Change(NamedTuple):
 
     kind: str
     device: Device
-    time: float
+    time: Unix
     document: Document
 
 

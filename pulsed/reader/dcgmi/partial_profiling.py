@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from pulsed.background_tasks import Backoff
 from pulsed.errors import SourceError
+from pulsed.model.clocks import Monotonic
 from pulsed.model.raw_tick import Layout, RawValue
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
@@ -52,7 +53,7 @@ class PartialProfiling:
         """Begin to look for GPUs with the fields, in the background."""
         self._search = asyncio.create_task(self._find(gpus, fields), name="dcgmi: profiling")
 
-    def latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue]]:
+    def latest(self, now: Monotonic) -> tuple[Layout | None, Sequence[RawValue]]:
         """Return the newest layout and values, as `SlowWatch` does; without a layout if no GPU has the fields."""
         if self._search is not None and self._search.done():
             self._search.result()  # re-raise an error of pulsed itself

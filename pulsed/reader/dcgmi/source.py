@@ -29,6 +29,7 @@ from pulsed.errors import (
     TooManyGpus,
     WatchRefused,
 )
+from pulsed.model.clocks import Monotonic
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick, RawValue
 from pulsed.reader.dcgmi import MIN_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.child import find
@@ -242,7 +243,7 @@ class DcgmiSource(Source):
             self._epoch = Epoch(engine=engine)
         self.starts += 1
         self._began = self._clock()
-        self._schedule_upkeep(self._began)
+        self._schedule_upkeep(Monotonic(self._began))
         self._entities = _entities(arrival.layout)
         self._log_lost()
         self._slow.start()
@@ -277,7 +278,7 @@ class DcgmiSource(Source):
     async def _discover(self) -> Topology:
         return await discover((self._path, *self._settings.options()), self._settings.discovery_timeout)
 
-    def _schedule_upkeep(self, now: float) -> None:
+    def _schedule_upkeep(self, now: Monotonic) -> None:
         seconds = self._settings.upkeep_interval
         is_short = not self._topology.labels or any(self._mig_modes)
         self._last_upkeep = now
@@ -330,7 +331,7 @@ class DcgmiSource(Source):
         values = arrival.values if slow_layout is None else [*arrival.values, *slow_values]
         return replace(arrival, target=self.target, layout=self._layout, values=values, epoch=self._epoch)
 
-    def _latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue]]:
+    def _latest(self, now: Monotonic) -> tuple[Layout | None, Sequence[RawValue]]:
         """Return the newest values of the other streams, with their layout."""
         slow, slow_values = self._slow.latest(now)
         profiling, values = self._partial.latest(now)
@@ -353,7 +354,7 @@ class DcgmiSource(Source):
 
     def _maintain(self) -> None:
         """Do the background work that is due: reset the pauses, and check for changes of the GPUs."""
-        now = self._clock()
+        now = Monotonic(self._clock())
         if now - self._began >= self._settings.good_after:
             self._pauses.reset()
         if self._upkeep is not None and self._upkeep.done():

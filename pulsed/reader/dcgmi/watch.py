@@ -20,6 +20,7 @@ from pulsed.errors import (
     TooManyCounters,
     WatchRefused,
 )
+from pulsed.model.clocks import Monotonic
 from pulsed.model.raw_tick import Layout, RawTick, RawValue
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.translate.fields import is_profiling
@@ -220,7 +221,7 @@ class SlowWatch:
         """Whether it has delivered values so far, or has nothing to read."""
         return self._has_delivered or not self._watch.attempt()
 
-    def latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue]]:
+    def latest(self, now: Monotonic) -> tuple[Layout | None, Sequence[RawValue]]:
         """Return the newest layout and values; values are None if they are too old, the layout before the first."""
         if self._task is not None and self._task.done():
             self._task.result()  # re-raise an error of pulsed itself

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from pulsed.errors import WatchRefused
+from pulsed.model.clocks import Monotonic
 from pulsed.reader.nvml import NvmlSettings
 from pulsed.reader.nvml.calls import (
     CALLS,
@@ -89,7 +90,7 @@ class DeviceReader:
         """Whether any call for the device succeeded."""
         return any(value is not None for name, value in self.values.items() if name not in self._support)
 
-    def read(self, now: float) -> None:
+    def read(self, now: Monotonic) -> None:
         """Read what is due at `now`, seconds of a clock that never steps; other values stay.
 
         Raises:
@@ -125,7 +126,7 @@ class DeviceReader:
             self._set_profiling_error(profiling_error(error.value))
             return None
 
-    def _read_counters(self, gpm: GpmSampler, now: float) -> None:
+    def _read_counters(self, gpm: GpmSampler, now: Monotonic) -> None:
         try:
             gpm.read(now, self.values)
         except self._nvml.NVMLError as error:
@@ -174,7 +175,7 @@ class _CallGroup:
             if calls:
                 yield from row.names
 
-    def read(self, now: float, offset: float, values: Values) -> None:
+    def read(self, now: Monotonic, offset: float, values: Values) -> None:
         """Set the values of the group; None where a call fails.
 
         Args:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.raw_tick import Labels
 from pulsed.reader.nvml.calls import FieldValue, GpmMetric
 from pulsed.reader.nvml.device_list import NvmlDevice
@@ -106,7 +107,7 @@ class LinkReader:
         self.values: Values = {}
         self.totals: dict[str, float] = {}
 
-    def read(self, now: float) -> None:
+    def read(self, now: Monotonic) -> None:
         """Read the links if they are due at `now`, seconds of a clock that never steps.
 
         Raises:
@@ -161,7 +162,7 @@ class GpmSampler:
         """The metrics that the driver does not refuse."""
         return [metric.name for metric in self._metrics]
 
-    def read(self, now: float, values: Values) -> None:
+    def read(self, now: Monotonic, values: Values) -> None:
         """Take a sample and set the values since the previous one; the first tick sets none.
 
         Args:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from pulsed.model.clocks import Monotonic
 from pulsed.model.raw_tick import GpuProcess
 from pulsed.reader.nvml.device_list import NvmlDevice
 from pulsed.reader.nvml.library import ENDED, FUNCTION_NOT_FOUND, NOT_SUPPORTED, REFUSALS, call
@@ -41,7 +42,7 @@ class ProcessList:
         self._seen = 0
         self.processes: tuple[GpuProcess, ...] | None = None
 
-    def read(self, now: float) -> bool:
+    def read(self, now: Monotonic) -> bool:
         """List the processes if they are due at `now`, seconds of a clock that never steps; return whether they were.
 
         Raises:

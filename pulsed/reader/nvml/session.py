@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from pulsed.errors import DriverReleased, NvmlError, SourceError, TooManyGpus
+from pulsed.model.clocks import Monotonic
 from pulsed.model.raw_tick import GpuProcess, Layout, RawValue, Series
 from pulsed.reader.nvml import NvmlSettings
 from pulsed.reader.nvml.calls import RARE
@@ -91,7 +92,7 @@ class DriverSession:
         self._laid_out: object = None
         self._list_due = self._release_due = self._places_due = 0.0
         self._lost: frozenset[str] = frozenset()
-        self._retry_at: float | None = None
+        self._retry_at: Monotonic | None = None
         self._pause = FIRST_RETRY_SECONDS
         self.profiling_errors: Mapping[str, str] = {}
 
@@ -103,7 +104,7 @@ class DriverSession:
             DriverReleased: the release file exists.
             TooManyGpus: there are more than `max_gpus`.
         """
-        now = self._clock()
+        now = Monotonic(self._clock())
         if now >= self._release_due:
             self._check_release(now)
         if self._sample is not None and now - self._sampled < READ_SECONDS:
@@ -125,7 +126,7 @@ class DriverSession:
             self.close()
             raise
 
-    def _check_release(self, now: float) -> None:
+    def _check_release(self, now: Monotonic) -> None:
         if (file := self._settings.release_file) and os.path.exists(file):
             self.close()
             raise DriverReleased(
@@ -143,7 +144,7 @@ class DriverSession:
         with contextlib.suppress(nvml.NVMLError):  # the driver may be gone already
             nvml.nvmlShutdown()
 
-    def _read(self, nvml: ModuleType, now: float) -> Sample:
+    def _read(self, nvml: ModuleType, now: Monotonic) -> Sample:
         if now >= self._list_due:
             self._list(nvml, now)
         for reader in self._readers:
@@ -169,7 +170,7 @@ class DriverSession:
         self._lost = (self._lost | {device.uuid for device in self._devices}) - answering
         return Sample(layout, values, self._processes, self._lost)
 
-    def _list(self, nvml: ModuleType, now: float) -> None:
+    def _list(self, nvml: ModuleType, now: Monotonic) -> None:
         """List GPUs and MIG instances; reopen them if any came or went, or if events may be lost."""
         self._list_due = now + self._settings.slow_interval
         is_due = now >= self._places_due
@@ -205,7 +206,7 @@ class DriverSession:
             self._process_lists.append(ProcessList(nvml, board, own, self._settings.slow_interval, first))
         self.is_open = True
 
-    def _list_processes(self, now: float) -> None:
+    def _list_processes(self, now: Monotonic) -> None:
         """List the processes of the GPUs that are due; unknown as long as a GPU has no list."""
         gone = {reader.device.uuid for reader in self._readers if reader.gone}
         remaining = [each for each in self._process_lists if each.uuid not in gone]
@@ -225,7 +226,7 @@ class DriverSession:
         self._sample = None
         self._process_lists, self._processes = [], None
 
-    def _handle_gone(self, now: float) -> None:
+    def _handle_gone(self, now: Monotonic) -> None:
         gone = [reader for reader in self._readers if reader.gone]
         if gone:
             self._retry(now)
@@ -235,9 +236,9 @@ class DriverSession:
             if reader.gone == RESET_REQUIRED and reader.device.is_board:
                 reader.values[_RECOVERY_ACTION] = _RESET
 
-    def _retry(self, now: float) -> None:
+    def _retry(self, now: Monotonic) -> None:
         if self._retry_at is None:
-            self._retry_at = now + self._pause
+            self._retry_at = Monotonic(now + self._pause)
 
     def _updated_layout(self) -> Layout:
         """Return the layout; a new one if there are new XIDs, or if the driver has refused profiling counters."""

@@ -60,8 +60,8 @@ def test_what_returns_soon_is_the_same_trouble() -> None:
 
 def test_a_check_that_becomes_unknown_lasts() -> None:
     troubles = Troubles()
-    troubles.add_state("health", "temp_gpu", 0.0, "hot", "", "")
-    troubles.add_state("health", "temp_gpu", 5.0, "unknown", "", "")
+    troubles.add_state("health", "temp_gpu", Unix(0.0), "hot", "", "")
+    troubles.add_state("health", "temp_gpu", Unix(5.0), "unknown", "", "")
     assert [each.until for each in troubles] == [None]
 
 

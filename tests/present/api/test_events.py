@@ -190,7 +190,7 @@ async def test_a_change_is_an_event_of_its_kind(start: Start) -> None:
             health=[lost],
         )
     )
-    running.events.announce(Change("workload_class", gpu(5).device, TIME, {"before": "a", "after": "b"}))
+    running.events.announce(Change("workload_class", gpu(5).device, Unix(TIME), {"before": "a", "after": "b"}))
     await client.until(lambda: len(client.events) == 3)
     workload, health, announced = client.events
     assert workload == (
@@ -375,7 +375,7 @@ async def test_the_queue_drops_ticks_first_and_keeps_the_order() -> None:
         assert kinds == ["lag", "workload_class", "workload_class", "tick", "tick", "workload_class"]
         assert subscriber.next_chunk() == b""
         for number in range(7):
-            events.announce(Change("health", gpu(0).device, TIME, {"check": None, "number": number}))
+            events.announce(Change("health", gpu(0).device, Unix(TIME), {"check": None, "number": number}))
         lag, *rest = parsed(subscriber.next_chunk().decode())
         assert lag.document == {"lost": 2, "ticks": 0, "changes": 2}
         assert [event.document["number"] for event in rest] == [2, 3, 4, 5, 6]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsed.model.clocks import Monotonic
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.owner import Ownership, pod
 from pulsed.present.api.event_documents import Change
 from pulsed.present.api.incident_documents import IncidentLog, attention_documents
@@ -15,12 +15,12 @@ NOW = 100.25
 
 def health(of: Gpu, check: str | None, after: str, time: float = TIME, before: str = "ok") -> Change:
     told = {"check": check, "before": before, "after": after, "message": f"{check} is {after}", "remedy": "Mend it."}
-    return Change("health", of.device, time, told)
+    return Change("health", of.device, Unix(time), told)
 
 
 def xid(of: Gpu, code: int, time: float = TIME) -> Change:
     told: dict[str, Any] = {"code": code, "severity": "crit", "description": "off the bus", "remedy": "restart it"}
-    return Change("xid", of.device, time, told)
+    return Change("xid", of.device, Unix(time), told)
 
 
 def test_what_a_fault_brings_is_one_entry_per_gpu() -> None:
@@ -31,10 +31,13 @@ def test_what_a_fault_brings_is_one_entry_per_gpu() -> None:
         xid(gpu(1), 79),
         health(gpu(1), "telemetry", "warn", TIME + 10.0),
         health(gpu(2), "temp_gpu", "hot", TIME + 20.0),
-        Change("owner", gpu(2).device, TIME + 30.0, {"change": "begin"}),
-        Change("removal", gpu(3).device, TIME + 40.0, {"reason": "replaced", "message": "It was replaced."}),
+        Change("owner", gpu(2).device, Unix(TIME + 30.0), {"change": "begin"}),
+        Change("removal", gpu(3).device, Unix(TIME + 40.0), {"reason": "replaced", "message": "It was replaced."}),
         Change(
-            "finding", gpu(4).device, TIME + 50.0, {"finding": "hang", "state": "suspected", "message": "It hangs."}
+            "finding",
+            gpu(4).device,
+            Unix(TIME + 50.0),
+            {"finding": "hang", "state": "suspected", "message": "It hangs."},
         ),
     ):
         log.add(change)

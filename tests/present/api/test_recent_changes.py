@@ -16,7 +16,7 @@ from tests.support.documents import has_shape
 
 
 def change(kind: str, number: int, time: float) -> Change:
-    return Change(kind, gpu(number).device, time, {"after": str(time)})
+    return Change(kind, gpu(number).device, Unix(time), {"after": str(time)})
 
 
 def test_the_newest_of_each_kind_are_kept() -> None:
