@@ -53,14 +53,14 @@ class Partitioning(NamedTuple):
         pattern: found in the names of the products, and no earlier one.
         compute_slices: that instances can have.
         memory_slices: that instances can have.
-        most_slices: all SMs of the board, in compute slices; some boards have more SMs than instances can use.
+        max_slices: SMs of the whole board, in compute slices; some boards have more SMs than instances can use.
         by_memory: whether the SMs of an instance follow its memory slices where these are more.
     """
 
     pattern: str
     compute_slices: int
     memory_slices: int
-    most_slices: float
+    max_slices: float
     by_memory: bool
 
 
@@ -144,7 +144,7 @@ def shares_of(profile: str, model: str) -> InstanceShares:
     high = slices / row.compute_slices
     if row.by_memory:
         high = max(high, memory.high)
-    low = high if slices == row.compute_slices else slices / row.most_slices
+    low = high if slices == row.compute_slices else slices / row.max_slices
     if row.by_memory and slices == 1:
         low = max(low, _MIN_SMS_PER_MEMORY * memory.low)
     return InstanceShares(Share(low, high), memory, slices)

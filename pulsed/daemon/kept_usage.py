@@ -188,7 +188,7 @@ class KeptUsage:
         status = path.lstat()
         sums = self._sums.get(status.st_ino)
         is_known = sums is not None and sums.end <= status.st_size
-        if sums is not None and is_known and sums.superseded == newer.among(sums.keys):
+        if sums is not None and is_known and sums.superseded == newer.intersection(sums.keys):
             if sums.end == status.st_size:
                 return sums
             if (longer := self._read(path, sums, status.st_size, newer, check)) is not None:
@@ -227,7 +227,7 @@ class KeptUsage:
             first_end = min(first_end, account.end or 0.0)
             if last[key] == number and key not in newer:
                 sums.add(account)
-        superseded = newer.among(last)
+        superseded = newer.intersection(last)
         return _FileSums(empty.inode, end, array("Q", sorted(last)), superseded, first_end, _packed(empty, sums))
 
 

@@ -184,10 +184,10 @@ def digest(key: AccountKey) -> int:
 
 
 class AccountDigests:
-    """Digests of accounts, in sorted arrays: a set of 100,000 takes nine times the memory.
+    """A set of digests of accounts, in sorted arrays: 100,000 take a ninth of the memory of a `set`.
 
     Args:
-        digests: the first of them.
+        digests: its first members.
     """
 
     def __init__(self, digests: Iterable[int] = ()) -> None:
@@ -201,10 +201,10 @@ class AccountDigests:
         places = ((each, bisect_left(each, digest)) for each in self._arrays)
         return any(at < len(each) and each[at] == digest for each, at in places)
 
-    def among(self, digests: Iterable[int]) -> frozenset[int]:
-        """Return those of some digests that are here as well."""
-        some = set(digests)
-        return frozenset().union(*(some.intersection(each) for each in self._arrays))
+    def intersection(self, digests: Iterable[int]) -> frozenset[int]:
+        """Return the intersection with other digests."""
+        others = set(digests)
+        return frozenset().union(*(others.intersection(each) for each in self._arrays))
 
 
 NEAREST = 3
