@@ -17,7 +17,8 @@ from pulsed.reader.demo.source import DemoSource, Node
 from pulsed.reader.source import Source
 from tests.support.sources import FakeClock, cancel_read, turns_during
 
-LAYOUT = demo_layout(Node().labels())
+NODE = Node()
+LAYOUT = demo_layout(NODE.labels())
 POSITIONS = {
     (series.name.removeprefix("DCGM_FI_"), int(dict(series.labels)["gpu"])): position
     for position, series in enumerate(LAYOUT.series)
@@ -133,9 +134,9 @@ def test_every_gpu_has_every_field_once() -> None:
     assert len(buses) == len(GPUS)
 
 
-def owners(t: float, seed: int = 0) -> dict[int, list[str]]:
+def owners(t: float, node: Node = NODE) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {gpu: [] for gpu in GPUS}
-    for labels in map(dict, Node(seed).labels(t)):
+    for labels in map(dict, node.labels(t)):
         if owner := labels.get("hpc_job") or labels.get("pod"):
             found[int(labels["gpu"])].append(owner)
     return found
@@ -157,7 +158,7 @@ def test_jobs_and_pods_come_and_go_with_their_work(story: list[Page]) -> None:
         for name, page in zip(names, story, strict=False):
             assert (page("PROF_GR_ENGINE_ACTIVE", gpu) == 0.0) == (name == ())
     assert owners(500.0)[HPC] == ["4712_2"]
-    assert owners(0.0, seed=1)[LOADER] != owners(0.0)[LOADER]
+    assert owners(0.0, Node(1))[LOADER] != owners(0.0)[LOADER]
 
 
 async def test_the_layout_changes_with_the_owners() -> None:
