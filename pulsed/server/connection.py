@@ -35,6 +35,9 @@ LINGER_SECONDS = 1.0
 PIECE_BYTES = 16 * 1024
 """Size of the pieces in which answers are written, also the write buffer of a connection."""
 
+READ_BYTES = 4 * 1024
+"""What is read at once of a connection with TLS, whose buffers keep this size: a request has some 400 bytes."""
+
 
 class ServerConnection(H11Protocol):
     """A connection and its limits.
@@ -139,6 +142,7 @@ class ServerConnection(H11Protocol):
             response = h11.Response(status_code=status, headers=headers, reason=status.phrase)
             events = (response, h11.Data(data=text), h11.EndOfMessage())
             self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
+        self.conn = RequestParser()  # without what has arrived of the request
         self.flow.pause_reading()
         if self.transport.can_write_eof():  # TLS has no such half: there the client waits
             self.transport.write_eof()
@@ -211,7 +215,7 @@ def all_connections(state: ServerState) -> list[ServerConnection]:
 class TlsProtocol(sslproto.SSLProtocol):
     """TLS of one connection, which counts from its begin on."""
 
-    max_size = PIECE_BYTES
+    max_size = READ_BYTES
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connection: ServerConnection, context: ssl.SSLContext) -> None:
         super().__init__(loop, connection, context, None, server_side=True, ssl_shutdown_timeout=STUCK_SECONDS)  # type: ignore[arg-type] # without a waiter

@@ -28,7 +28,7 @@ MAX_UNREAD_BYTES = 16 * 2**20
 UNREAD_ANSWERS = 8
 """More may be left unread where answers are large: this number of the newest one's size."""
 
-MAX_HEAD_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 32 * 1024
 """Request line and headers of one request; Prometheus sends some 400."""
 
 MAX_HEADER_LINES = 100

@@ -27,6 +27,9 @@ ATTACKS: dict[str, Attack] = {}
 
 LOOPBACK = "127.0.0.1"
 
+HEAD_BYTES = 32 * 1024
+"""As long as a request may be."""
+
 SOURCE_VARIABLE = "ATTACK_SOURCE"
 """Variable of the environment: the address of this machine that attacks come from."""
 
@@ -164,10 +167,13 @@ async def header_lines(port: int) -> None:
 
 @attack
 async def unfinished_heads(port: int) -> None:
-    """Heads of 64 KiB in the shortest lines, all but their end, on every connection that the server keeps."""
+    """Heads as long as they may be, all but their end, on every connection that the server keeps: in one line.
+
+    Every second one has the shortest lines, too many of them, and twice the length.
+    """
     head = request("/")[:-2]
-    data = head + b"a:\r\n" * ((2**16 - len(head)) // 4)
-    await together(*[hold(port, data, f"127.0.0.{2 + at // 32}") for at in range(256)])
+    data = (head + b"a:" + b"b" * (HEAD_BYTES - len(head) - 2), head + b"a:\r\n" * (HEAD_BYTES // 2))
+    await together(*[hold(port, data[at % 2], f"127.0.0.{2 + at // 32}") for at in range(256)])
 
 
 @attack
@@ -389,16 +395,16 @@ async def send_for_ever_slowly(port: int) -> None:
 @attack
 async def many_names(port: int) -> None:
     """Long lists of names and words in a query."""
-    names = ",".join(str(number) for number in range(12_000))
-    words = ",".join(f"power_wat{number}" for number in range(4_000))
+    names = ",".join(str(number) for number in range(6_000))
+    words = ",".join(f"power_wat{number}" for number in range(1_800))
     requests = [
         request(f"/history?gpu={names}", "Connection: close"),
         request(f"/history?fields={words}", "Connection: close"),
-        request(f"/gpus?fields={'power_watts,' * 4000}power_watts", "Connection: close"),
-        request(f"/events/recent?types={'x' * 60_000}", "Connection: close"),
-        request(f"/gpus?{'a&' * 30_000}a", "Connection: close"),
-        request(f"/gpus/{quote('ä') * 9_000}", "Connection: close"),
-        request(f"/jobs/{'%2F' * 20_000}", "Connection: close"),
+        request(f"/gpus?fields={'power_watts,' * 2000}power_watts", "Connection: close"),
+        request(f"/events/recent?types={'x' * 30_000}", "Connection: close"),
+        request(f"/gpus?{'a&' * 15_000}a", "Connection: close"),
+        request(f"/gpus/{quote('ä') * 5_000}", "Connection: close"),
+        request(f"/jobs/{'%2F' * 10_000}", "Connection: close"),
     ]
     await together(*[ask_for_ever(port, itertools.cycle(requests[at % 7 :] + requests[: at % 7])) for at in range(16)])
 
@@ -407,11 +413,11 @@ async def many_names(port: int) -> None:
 async def odd_headers(port: int) -> None:
     """Headers of lists as long as a head may be."""
     requests = [
-        request("/metrics", f"Accept: {'text/plain;q=0.5,' * 3_500}*/*", "Connection: close"),
-        request("/metrics", f"Accept-Encoding: {'gzip;q=0.5,' * 5_000}x", "Connection: close"),
-        request("/metrics", *["Accept: a"] * 6_000, "Connection: close"),
-        request("/", "Accept: text/html", f"If-None-Match: {'W/' * 30_000}", "Connection: close"),
-        request("/gpus", f"Cookie: {'a=b;' * 15_000}", "Connection: close"),
+        request("/metrics", f"Accept: {'text/plain;q=0.5,' * 1_700}*/*", "Connection: close"),
+        request("/metrics", f"Accept-Encoding: {'gzip;q=0.5,' * 2_500}x", "Connection: close"),
+        request("/metrics", *["Accept: a"] * 90, "Connection: close"),
+        request("/", "Accept: text/html", f"If-None-Match: {'W/' * 15_000}", "Connection: close"),
+        request("/gpus", f"Cookie: {'a=b;' * 7_500}", "Connection: close"),
     ]
     await together(*[ask_for_ever(port, itertools.cycle(requests[at % 5 :] + requests[: at % 5])) for at in range(16)])
 

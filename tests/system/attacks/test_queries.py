@@ -12,8 +12,8 @@ from tests.support.attacks.watch import cpu_seconds
 from tests.support.daemon import Daemon, serving
 from tests.system.attacks.test_http_clients import DEMO, MAX_WORK
 
-LONG = 60_000
-"""Bytes of a query; a head has at most 64 KiB."""
+LONG = 30_000
+"""Bytes of a query; a head has at most 32 KiB."""
 
 WITHOUT_SCHEMA = ("/metrics", "/docs/operations", "/docs/none", "/-/ready", "/-/healthy", "/-/forget", "/")
 PARAMETERS = ("name[]", "gpu", "fields", "with", "limit", "since", "x")
