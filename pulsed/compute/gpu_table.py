@@ -16,7 +16,7 @@ from pulsed.compute.activity import CycleRatios
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.health.gpu import EnabledChecks, GpuHealth
 from pulsed.compute.plausibility_filter import PlausibilityFilter, PlausibilityLimits
-from pulsed.compute.sample import FIRST, NEVER, Freshness, Moment, SampleDecision, TrackedSample, is_measured
+from pulsed.compute.sample import FIRST, NEVER, ROUNDING, Freshness, Moment, SampleDecision, TrackedSample, is_measured
 from pulsed.compute.saved_state import SavedGpuState, restore, restore_checks, save
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import ClassDebouncer
@@ -25,6 +25,9 @@ from pulsed.model.gpu import Device, Entity, EntityLocation
 from pulsed.model.owner import Owners
 from pulsed.model.tick import GpuRow, lasting
 from pulsed.model.vocabulary import NOTHING, Reading
+
+LATE_INTERVALS = 2.0
+"""A target is late after this number of its intervals without a value of a GPU: another one then continues it."""
 
 
 class TargetTracker(Protocol):
@@ -128,14 +131,18 @@ class GpuState:
     def may_continue(self, reading: Reading, now: Monotonic) -> bool:
         """Return whether another target with a reading of it may continue it at this moment.
 
-        Blanks take it from no target that lists it.
+        Blanks take it from no target that still lists it.
         """
-        is_listed = self.target is not None and self.status != "gone" and self.counters is not None
-        return self.is_free(now) and (is_measured(reading) or not is_listed)
+        return self.is_free(now) and (is_measured(reading) or not self._is_listed(now))
 
     def is_free(self, now: Monotonic) -> bool:
         """Return whether another target may update it from this moment of the clock of the ticks on."""
         return self.target is None or self.status == "gone" or self.counters is None or now > self.claimed_until
+
+    def _is_listed(self, now: Monotonic) -> bool:
+        """Return whether a target that is not late has it in its newest tick."""
+        is_known = self.target is not None and self.status != "gone" and self.counters is not None
+        return is_known and now - (self.started + self.now) <= LATE_INTERVALS * self.interval + ROUNDING
 
 
 MAX_UNREAD = 1024

@@ -2,8 +2,9 @@
 covers, and whether its inputs are fresh. Which GPUs last without being listed is decided in `presence`.
 
 All are decided here, once per tick and GPU, for plausibility, counters, workload class, health and history. One target
-has a GPU: the first that delivers it. When that one is late, is gone, or has only blanks for the GPU, the next
-one that delivers values continues the same state, and keeps it. This module must not depend on any stage.
+has a GPU: the first that delivers it. When that one is late or gone, the next one continues the same state, and keeps
+it; when that one has only blanks for the GPU, the next one that delivers values does. This module must not depend on
+any stage.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pulsed.compute.gpu_table import GpuState, GpuTable, LentOwners
+from pulsed.compute.gpu_table import LATE_INTERVALS, GpuState, GpuTable, LentOwners
 from pulsed.compute.presence import PresenceTracker
 from pulsed.compute.sample import FIRST, GAP_INTERVALS, ROUNDING, Moment, SampleClock, SampleDecision
 from pulsed.model.clocks import GpuSeconds, Monotonic, Unix
@@ -21,9 +22,6 @@ from pulsed.model.gpu import BoardKey, Device
 from pulsed.model.result import Removal
 from pulsed.model.tick import GpuRow, Tick
 from pulsed.model.vocabulary import NOTHING, Reading
-
-LATE_INTERVALS = 2.0
-"""A target is late after this number of its intervals without a value of a GPU: another one then continues it."""
 
 
 class TrackedTick(NamedTuple):

@@ -65,7 +65,7 @@ from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings, We
         ("real_utilization", {"COVERAGE_DIGITS": 12, "SETTLED": 0.005 + 1e-6, "FULL": 1 - 1e-15}),
         ("sample", {"GAP_INTERVALS": 3, "ROUNDING": 1e-6}),
         ("health.settings", {"NEVER_FORGOTTEN": 0}),
-        ("target_gpus", {"LATE_INTERVALS": 2}),
+        ("gpu_table", {"LATE_INTERVALS": 2}),
     ],
 )
 def test_constants(module: str, constants: dict[str, object]) -> None:

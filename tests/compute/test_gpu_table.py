@@ -118,6 +118,27 @@ def test_an_exporter_without_values_leaves_the_gpu_to_another_one() -> None:
     assert targets.ticks["b"].gpus[0].result.shown_class.workload_class != "unknown"
 
 
+def test_a_gpu_goes_on_with_an_exporter_without_values_when_the_first_is_silent() -> None:
+    """Until the first one delivers values again."""
+    targets = Targets()
+    for clock in range(1, 41):
+        if clock <= 10 or clock > 30:
+            targets.show("a", clock)
+        targets.show("b", clock, is_blank=True)
+        if clock == 30:
+            assert targets.seconds == 29.0
+    assert (targets.ticks["b"].gpus, targets.ticks["a"].duplicates) == ([], {})
+    assert counted(targets.ticks["a"], "observed_seconds") == 39.0
+
+
+def test_blanks_take_no_gpu_from_an_exporter_that_lists_blanks() -> None:
+    targets = Targets()
+    for clock in range(1, 41):
+        targets.show("a", clock, is_blank=clock > 10)
+        targets.show("b", clock, is_blank=True)
+    assert (targets.ticks["b"].gpus, targets.ticks["b"].duplicates) == ([], {"a": 1})
+
+
 def test_an_exporter_that_is_replaced_keeps_the_counters() -> None:
     targets = Targets()
     for clock in range(1, 11):

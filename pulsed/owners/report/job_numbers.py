@@ -115,8 +115,13 @@ def is_of_board(owner: Mapping[str, Any], gpu: Account) -> bool:
 
 
 def gpu_count(owner: Mapping[str, Any], gpus: Iterable[Account]) -> int:
-    """Return how many GPUs an owner had; instances of a board that several jobs claim are divided by the jobs."""
+    """Return how many GPUs an owner had.
+
+    A board that it had whole is one GPU with its instances; those of a board that several jobs claim are divided by
+    the jobs.
+    """
     by_key = {gpu_key(gpu): gpu for gpu in gpus}
+    by_key = {key: gpu for key, gpu in by_key.items() if not gpu["mig_id"] or (*key[:2], "") not in by_key}
     claimed = [1.0 / gpu["shared_by"] for gpu in by_key.values() if is_of_board(owner, gpu)]
     return len(by_key) - len(claimed) + (max(1, round(sum(claimed))) if claimed else 0)
 

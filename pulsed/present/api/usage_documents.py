@@ -17,7 +17,7 @@ from pulsed.owners.accounting.account import FREE, GpuAccount, OwnerAccount
 from pulsed.owners.accounting.counter_vector import observed, total, value
 from pulsed.owners.report.account_totals import MAX_PARTS, group_account, pod_account
 from pulsed.owners.report.job_comparison import compared_jobs, comparison_notes, comparison_rows
-from pulsed.owners.report.job_numbers import Prices, allocated_cost
+from pulsed.owners.report.job_numbers import Prices, allocated_cost, gpu_count
 from pulsed.owners.report.job_report import JobReport, job_head
 from pulsed.owners.report.text_table import first_finding, has_demo
 from pulsed.owners.report.usage import LABELS, NO_SUMS, NULLABLE, SUMS, GroupBy, lacks_energy, merged_rows, with_parts
@@ -247,7 +247,6 @@ class UsageSums:
             key = None if is_free else _job_key(account, node)
             self._gpus.setdefault(node, set()).add("|".join(filter(None, key_of(gpu.device, self._here))))
             _add(job, node, key, sums)
-            job[node]["gpu_count"] = job[node].get("gpu_count", 0) + 1
             for by, rows in self._rows.items():
                 _add(_row_of(rows, tuple(_labels(by, account.owner, node).values())), node, key, sums)
         if is_free:
@@ -353,6 +352,8 @@ def _job(account: OwnerAccount, parts: _Parts, here: str) -> Document:
     document = account_document(account, here)
     head = {name: document[name] for name in ("owner", "begin", "end", "gpu_count")}
     head["is_demo"] = has_demo(document["gpus"])
+    for node, part in parts.items():
+        part["gpu_count"] = gpu_count(document["owner"], [gpu for gpu in document["gpus"] if gpu["node"] == node])
     return with_parts(head | {"finding": first_finding(document)}, _listed(parts)) | {"gpu_count": head["gpu_count"]}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pulsed.model.clocks import Unix
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, pod
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
 from pulsed.owners.report.account_totals import merged_accounts
@@ -66,6 +67,13 @@ def test_gpus_that_two_daemons_report_count_once() -> None:
     (text,) = merged.duplicates
     assert text == ("5 GPUs of n1, such as GPU-n1-0, are reported by two daemons, fleet and n1: they count once")
     assert usage_csv({"by": "user", "rows": merged.rows}).count("\n") == 3
+
+
+def test_a_report_counts_a_board_and_its_instances_once() -> None:
+    board, instance = gpu_account(0), gpu_account(0)
+    instance.device = Device(Entity("mig", "0", board.device.entity.uuid, "1", "1g.10gb", "gpu01"))
+    (job,) = report([(BOB, [board, instance])])["worst"]
+    assert (job["gpu_count"], job["gpu_seconds"]) == (1, 8.0 * HOUR)
 
 
 def test_carbon_has_a_column_where_its_intensity_is_known() -> None:
