@@ -1,4 +1,4 @@
-"""A soak: a day of two GPUs at 10 Hz, played as fast as possible, with owners that come and go, and clients.
+"""A soak: two days of two GPUs at 10 Hz, played as fast as possible, with owners that come and go, and clients.
 
 Memory must stay flat, and the counters must be those of an exact sum over all samples.
 """
@@ -23,14 +23,14 @@ from tools.bench.figure import Bar, Figure
 HERTZ_VARIABLE = "SOAK_HERTZ"
 """Variable of the environment: samples a second of the recording, 10 by default; fewer take less CPU."""
 
-HOURS = 24
+HOURS = 48
 GPUS = 2
 OWNER_SECONDS = 30.0
 PHASES = 4
 """Other owners after `OWNER_SECONDS`, in turn; the same pods return."""
 
 FLAT_MEGABYTES = 2.0
-"""Growth in the second half of the day. In the first, what is kept fills up: minutes, events, accounts that ended."""
+"""Growth in the second day. In the first, what is kept fills up: the minutes of a day, events, accounts that ended."""
 
 MAX_DRIFT = 1e-8
 """Relative to the exact sum: timestamps are floats of seconds since 1970, which are off by 1e-7 s each."""
@@ -53,7 +53,8 @@ def run() -> Iterator[Figure]:
             usage, hours = Usage(daemon.process.pid), list[float]()
             paths = cycle(DOCUMENTS)
             while len(hours) < HOURS:
-                assert daemon.get(next(paths)).status == 200
+                answer = daemon.get(next(paths))
+                assert answer.status == 200, answer.text
                 if _samples(daemon) >= (len(hours) + 1) * 3600 * hertz:
                     hours.append(usage.resident_megabytes())
                 time.sleep(PAUSE_SECONDS)
