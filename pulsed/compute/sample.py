@@ -163,7 +163,9 @@ class Freshness:
             does not differ; `stale`: repeated until its values are certainly old; `unmeasured`: it has no vital value,
             but the memory in use, so that the GPU answers; `blank`: it has neither.
         age: seconds since its vital values were current; None if there never were any.
-        refresh: seconds between the last two samples that differ; None before two of them.
+        refresh: seconds for which the source repeats its values: the longer one of the last two periods between
+            samples that differ. The first period began before the first sample, and one in which samples were lost
+            ends late; None before two periods.
         is_fresh: whether `age` is short enough to rely on the inputs.
     """
 
@@ -173,6 +175,7 @@ class Freshness:
         "_energy",
         "_energy_moved",
         "_last",
+        "_period",
         "_samples",
         "_since",
         "age",
@@ -188,6 +191,7 @@ class Freshness:
         self.is_fresh = False
         self._last = NOTHING
         self._since = self._current = 0.0
+        self._period: Value = None
         self._samples = 0
         self._energy: Value = None
         self._counts_energy = False
@@ -201,7 +205,7 @@ class Freshness:
     @property
     def has_moved(self) -> bool:
         """Whether the newest sample has other values than the one before."""
-        return self.state == "present" and self.refresh is not None
+        return self.state == "present" and self._period is not None
 
     @property
     def is_same_measurement(self) -> bool:
@@ -233,7 +237,8 @@ class Freshness:
             else:
                 self.state = "present"
                 if last is not NOTHING:
-                    self.refresh = now - self._since
+                    before, self._period = self._period, now - self._since
+                    self.refresh = None if before is None else max(before, self._period)
                 if (energy := reading.energy_joules_total) is not None:
                     if self._energy is not None:
                         self._counts_energy |= energy > self._energy

@@ -340,3 +340,14 @@ def test_a_sample_that_the_source_repeats_has_the_results_of_new_settings() -> N
     third = computer.compute(sample(2.0, BUSY)).gpus[0].result
     assert third.real_utilization == result_of(BUSY, ComputeSettings(real_utilization=weights)).real_utilization
     assert third.real_utilization != second.real_utilization
+
+
+def test_a_page_whose_first_values_change_soon_repeats_the_next_ones_for_longer() -> None:
+    """It is collected each 30 s, and the first one was collected 27 s ago: the energy counter is not stuck."""
+    layer = ComputeLayer()
+    for clock in range(90):
+        collected = (clock + 27) // 30 * 30
+        joules, watts = 500.0 * min(collected, 30) + 50.0 * max(collected - 30, 0), 500.0 if collected <= 30 else 50.0
+        reading = BUSY._replace(power_watts=watts, energy_joules_total=1e6 + joules)
+        tick = layer.compute(sample(1000.0 + clock, reading, devices=[GPU]))
+    assert counted(tick, "class_energy_joules", "tensor_heavy_compute") == 500.0 * 30 + 50.0 * 60

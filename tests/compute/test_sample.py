@@ -203,10 +203,13 @@ def test_settings_and_limits_alone_are_blank_from_the_start() -> None:
     ]
 
 
-def test_the_refresh_is_the_time_between_samples_that_differ() -> None:
-    readings = [40.0, 40.0, 41.0, 41.0, 41.0, 45.0]
+def test_the_refresh_is_the_longer_one_of_two_periods_between_samples_that_differ() -> None:
+    """When the values of the first sample began is not known."""
+    readings = [40.0, 40.0, 41.0, 41.0, 41.0, 45.0, 46.0, 47.0]
     samples = [(10.0 + 2 * number, Reading(temperature_celsius=value)) for number, value in enumerate(readings)]
-    assert [each.refresh for each in followed(*samples)] == [None, None, 4.0, 4.0, 4.0, 6.0]
+    found = followed(*samples)
+    assert [each.refresh for each in found] == [None, None, None, None, None, 6.0, 6.0, 2.0]
+    assert [each.has_moved for each in found] == [False, False, True, False, False, True, True, True]
 
 
 @pytest.mark.parametrize(("interval", "fresh_until"), [(1.0, 10.0), (3.0, 10.0), (4.0, 12.0), (15.0, 45.0)])

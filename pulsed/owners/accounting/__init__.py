@@ -174,8 +174,9 @@ class OwnerAccounting:
 
     def current(self, time: Unix) -> Sequence[OwnerAccount]:
         """Return the accounts of all owners that have a GPU. Owners of an earlier run of the daemon whose target does
-        not deliver yet still have their GPUs, with a gap up to a Unix time."""
-        gaps = [(account, max(time - account.last_seen, 0.0)) for account in self._owners.restored]
+        not deliver yet still have their GPUs, with a gap up to a Unix time, unless they had lost the last one."""
+        restored = self._owners.restored
+        gaps = [(each, max(time - each.last_seen, 0.0) if each.left is None else 0.0) for each in restored]
         restored = [replace(each, now=Monotonic(each.now + gap), elapsed=each.elapsed + gap) for each, gap in gaps]
         return [*self.running, *restored]
 

@@ -291,6 +291,11 @@ class OwnerAccount:
         """When it began, in seconds of the clock of the ticks."""
         return Monotonic(self.now - self.elapsed)
 
+    @property
+    def until(self) -> Unix:
+        """The Unix time of `now`."""
+        return self.last_seen if self.left is None else self.left
+
     def advance(self, now: Monotonic, time: Unix) -> None:
         """Note that the owner has a GPU at a moment of the clock of the ticks, which is a Unix time."""
         if now > self.now:
@@ -307,7 +312,7 @@ class OwnerAccount:
 
         The wall clock alone has the length of the gap.
         """
-        gap = max(time - self.last_seen, 0.0)
+        gap = max(time - self.until, 0.0)
         for gpu in self.gpus.values():
             gpu.end(self.now)
             gpu.left = None if gpu.left is None else Monotonic(now - gap)

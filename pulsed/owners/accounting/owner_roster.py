@@ -149,7 +149,7 @@ class OwnerRoster:
             account = returned
         else:
             if saved is not None:
-                self._end(saved, saved.last_seen)
+                self._end(saved, saved.until)
             begin = tick.time if owner.begin is None else min(owner.begin, tick.time)
             newer, account = account, OwnerAccount(owner, begin, tick.time, tick.time, now=tick.now)
             account.elapsed, account.first = tick.time - begin, tick.now
@@ -240,7 +240,7 @@ class OwnerRoster:
                 replaced = self.is_replaced(account)
                 account.absent_ticks += 1
                 if account.absent_ticks >= ABSENT_TICKS or replaced:
-                    self._end(account, account.left or tick.time)
+                    self._end(account, account.until)
         if self._saved:
             if self._resumes_until is None:
                 self._resumes_until = Monotonic(tick.now + RESUME_SECONDS)
@@ -248,13 +248,13 @@ class OwnerRoster:
             for key, account in list(self._saved.items()) if late > 0.0 else ():
                 held = [gpu.device.entity.key for gpu in account.gpus.values() if gpu.since is not None]
                 if late > LATE_SECONDS or not held or any(each in self._gpus for each in held):
-                    self._end(account, account.last_seen)
+                    self._end(account, account.until)
                     del self._saved[key]
 
     def sweep(self, targets: Container[str]) -> None:
         """End owners of targets that are gone."""
         for account in [each for each, target in self._absent.items() if target not in targets]:
-            self._end(account, account.left or account.last_seen)
+            self._end(account, account.until)
 
     def _count_dropped(self, owner: Owner) -> None:
         """Count an owner without an account of its own, once."""

@@ -94,6 +94,7 @@ class _SavedOwner:
     host: JobHostUsage | None = None
     balance: _SavedBalance = field(default_factory=_SavedBalance)
     exempt: str = ""
+    left: _Moment | None = None
 
 
 _ADAPTER = TypeAdapter(_SavedOwner)
@@ -109,6 +110,7 @@ def dump_account(account: OwnerAccount) -> SavedAccount:
         "begin": account.begin,
         "first_seen": account.first_seen,
         "last_seen": account.last_seen,
+        "left": account.left,
         "end": account.end,
         "elapsed": account.elapsed,
         "timeline": account.timeline.dump(),
@@ -138,7 +140,7 @@ def load_account(saved: object) -> OwnerAccount:
         account.elapsed = (
             max(moment - saved_account.begin, 0.0) if saved_account.elapsed is None else saved_account.elapsed
         )
-        account.host, account.exempt = saved_account.host, saved_account.exempt
+        account.host, account.exempt, account.left = saved_account.host, saved_account.exempt, saved_account.left
         account.timeline = Timeline.load(saved_account.timeline.width, saved_account.timeline.buckets)
         account.balance = Balance.load(saved_account.balance.sums, saved_account.balance.shared_seconds)
         for saved_gpu in saved_account.gpus:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.model.clocks import Monotonic
+from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, OwnerUse, pod
@@ -609,6 +609,34 @@ def test_a_job_that_ended_while_pulsed_did_not_run_ends_with_its_last_sample() -
     assert change.kind == "end"
     (account,) = again.ended
     assert (account.end, seconds(account)) == (DAY + 4, 3.0)
+
+
+def test_a_job_that_lost_its_gpu_just_before_a_restart_ended_then() -> None:
+    node = Node()
+    for _ in range(4):
+        node.sees(((A,), WORKS))
+    node.sees(((B,), WORKS))
+    again = restarted(node)
+    again.sees(((B,), WORKS), after=RESUME_SECONDS)
+    again.sees(((B,), WORKS), after=RESUME_SECONDS)
+    again.sees(((B,), WORKS))
+    (account,) = again.ended
+    assert (account.end, account.elapsed, account.begin) == (DAY + 5, 4.0, DAY + 1)
+    assert [gpu.held_seconds(account.now) for gpu in account.gpus.values()] == [4.0]
+
+
+def test_a_job_that_lost_its_gpu_just_before_a_restart_and_has_it_again() -> None:
+    node = Node()
+    for _ in range(4):
+        node.sees(((A,), WORKS))
+    node.sees(((B,), WORKS))
+    again = restarted(node)
+    assert [each.elapsed for each in again.accounting.current(Unix(DAY + 100)) if each.owner.id == A.id] == [4.0]
+    for _ in range(3):
+        again.sees(((A,), WORKS), after=10.0)
+    account = again.running(A)
+    assert (account.begin, account.elapsed, account.end) == (DAY + 1, 4.0 + 30.0, None)
+    assert [gpu.held_seconds(account.now) for gpu in account.gpus.values()] == [4.0 + 20.0]
 
 
 def test_a_job_from_before_a_restart_waits_for_a_target_that_answers_late() -> None:

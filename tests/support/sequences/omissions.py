@@ -26,7 +26,10 @@ from pulsed.reader.exposition.parser import PageParser
 TICKS, INTERVAL, DAY = 60, 15.0, 1767225600.0
 
 LONGEST = 20
-"""Ticks that an omission lasts at most."""
+"""Ticks that an omission lasts at most, as do several of the same row in a row."""
+
+LONGEST_UNNAMED = 39
+"""Ticks without the owner of a row, whatever omits it: after 600 s an owner has ended."""
 
 SETTLED = 8
 """Ticks before the first omission: faults and owners are there, and the checks have their inputs."""
@@ -106,19 +109,23 @@ class OmittingNode:
                 own = (("GPU_I_ID", str(number + 1)), ("GPU_I_PROFILE", "2g.20gb"))
                 self.parts.append(Part(labels + own, _owner(f"pod-{gpu}-{number}"), is_instance=True))
         self.omissions = [self._omission() for _ in range(rng.randint(1, 4))]
-        while max(map(self._longest_absence, range(len(self.parts)))) > LONGEST:  # several in a row
+        while self._longest_absence("page", "rows") > LONGEST or (
+            self._longest_absence("page", "rows", "owners") > LONGEST_UNNAMED
+        ):
             self.omissions.pop()
         self._values = [[part.values(rng, at) for part in self.parts] for at in range(TICKS)]
 
-    def _longest_absence(self, part: int) -> int:
-        """Return the most consecutive ticks without the row of a part."""
-        of_part = [
-            each for each in self.omissions if each.kind == "page" or (each.kind == "rows" and part in each.parts)
-        ]
-        longest = absent = 0
-        for at in range(TICKS):
-            absent = absent + 1 if any(each.begin <= at < each.end for each in of_part) else 0
-            longest = max(longest, absent)
+    def _longest_absence(self, *kinds: str) -> int:
+        """Return the most consecutive ticks in which a part is omitted by these kinds of omissions."""
+        longest = 0
+        for part in range(len(self.parts)):
+            of_part = [
+                each for each in self.omissions if each.kind in kinds and (each.kind == "page" or part in each.parts)
+            ]
+            absent = 0
+            for at in range(TICKS):
+                absent = absent + 1 if any(each.begin <= at < each.end for each in of_part) else 0
+                longest = max(longest, absent)
         return longest
 
     def _omission(self) -> Omission:
