@@ -17,7 +17,6 @@ from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts,
 from pulsed.compute.health.rule import Measure, Rule, RuleState, first_input, ratio
 from pulsed.compute.health.xids import RECOVERY_XID
 from pulsed.compute.products import is_data_centre
-from pulsed.model.gpu import is_product
 
 MILD_RESULT, FAILURE = 5.0, 20.0
 """Results of DCGM's watches: of a warning whose code is only info, and of a failure."""
@@ -80,22 +79,6 @@ def pcie_width_ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float |
     width_max = inputs.pcie_width_max or width_max
     state.advice = FEWER_LANES if inputs.has_lanes_by_design else RESEAT
     return None if width is None or not width_max else width / width_max
-
-
-def nonzero_unless(pattern: str) -> Measure:
-    """Return a measure: the one input, but None while it has been 0 on a product that may not have it.
-
-    Args:
-        pattern: of products that have it.
-    """
-
-    def measure(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
-        value = inputs.values[rule.positions[0]]
-        if value:
-            state.results = (value,)
-        return value if value or state.results or is_product(pattern, inputs.model) else None
-
-    return measure
 
 
 def of_data_centre(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:

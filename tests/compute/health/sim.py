@@ -101,6 +101,8 @@ class Sim:
             pci_drivers=self.pci_drivers,
         )
         tracked = self.tracker.track(tick)
+        for state in tracked.states:
+            state.row.reading = state.unmeasured.apply(state.row.reading, state.row.device.model)
         self.health_evaluator.evaluate(tick, tracked)
         boards = [self.table.health_of(state.board) for state in tracked.states]
         self.last = HealthTick(
