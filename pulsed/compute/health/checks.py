@@ -464,7 +464,8 @@ CHECKS: tuple[Check, ...] = (
         "The PCIe link is narrower or slower than possible",
         _below_maximum("width", {"warn": 0.999, "crit": 0.499}, "lanes", pcie_width_ratio),
         _below_maximum("generation", {"warn": 0.999}, "PCIe generation", pcie_generation_ratio),
-        note="info for lanes at full speed that all GPUs of this model on the node lacked from their first sample on",
+        note="info for lanes at full speed that all GPUs of this model on the node lacked from their first sample on, "
+        "and in a virtual machine for lanes that the GPU lacked from its first sample on",
         remedy="The PCIe link is narrower or slower than the GPU supports: {advice}.",
         source="the device's own maximum; links idle at a lower generation",
     ),

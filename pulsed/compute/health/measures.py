@@ -60,16 +60,21 @@ def requested_action(rule: Rule, state: RuleState, inputs: GpuInputs) -> float |
 
 
 RESEAT = "reseat the board and check the slot and BIOS"
+MOVE = "stop and start this virtual machine to get another host, or report it to the provider"
 FEWER_LANES = (
     "all GPUs of this model here have had this number of lanes since their first sample, so that the instance size or "
     "the riser may have fewer lanes. Set health.pcie_width_max to it, or compare with another machine of this kind"
+)
+FEWER_LANES_OF_SIZE = (
+    "this is a virtual machine, and the instance size may have fewer lanes. Set health.pcie_width_max to this number, "
+    "or compare with another machine of this size"
 )
 """What to do about a PCIe link, as the end of a sentence."""
 
 
 def pcie_generation_ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
     """Return the ratio of the first input to the second."""
-    state.advice = RESEAT
+    state.advice = MOVE if inputs.is_virtual else RESEAT
     return ratio(rule, state, inputs)
 
 
@@ -77,7 +82,10 @@ def pcie_width_ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float |
     """Return the ratio of the first input to the second; `HealthSettings.pcie_width_max` replaces the second."""
     width, width_max = [inputs.values[position] for position in rule.positions]
     width_max = inputs.pcie_width_max or width_max
-    state.advice = FEWER_LANES if inputs.has_lanes_by_design else RESEAT
+    if inputs.has_lanes_by_design:
+        state.advice = FEWER_LANES_OF_SIZE if inputs.is_virtual else FEWER_LANES
+    else:
+        state.advice = MOVE if inputs.is_virtual else RESEAT
     return None if width is None or not width_max else width / width_max
 
 

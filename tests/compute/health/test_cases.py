@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.compute.health.checks import CHECKS
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.health import SEVERITY
+from pulsed.model.health import SEVERITY, CheckState
 from pulsed.model.tick import Extras
 from tests.compute.health.sim import GPU, OTHER, Sim
 
@@ -432,6 +432,27 @@ def test_lanes_that_a_gpu_never_had_are_info() -> None:
     assert check.state == "info"
     assert "health.pcie_width_max" in check.remedy
     assert sim.run(70, "pcie_link", **link(pcie_link_width=4.0, **busy)).state == "crit", "it had eight"
+
+
+def test_lanes_that_a_gpu_of_a_virtual_machine_never_had_are_info_whatever_the_others_have() -> None:
+    sim, busy = Sim(devices=[GPU, OTHER]), {"performance_state": 0.0, **BUSY}
+    sim.is_virtual = True
+
+    def states(width: float, **more: float) -> list[CheckState]:
+        for _ in range(70):
+            tick = sim.tick(link(pcie_link_width=width, **more, **busy), link(**busy))
+        return [health.check("pcie_link") for health in tick.healths]
+
+    narrow, full = states(8.0)
+    assert (narrow.state, full.state) == ("info", "ok")
+    assert "the instance size may have fewer lanes" in narrow.remedy
+    lost, _ = states(4.0)
+    assert (lost.state, "reseat" in lost.remedy) == ("crit", False), "it had eight, and nobody can reseat it"
+    slow, _ = states(8.0, pcie_link_generation=2.0)
+    assert slow.state == "warn"
+    assert "report it to the provider" in slow.remedy
+    sim.is_virtual = False
+    assert states(8.0)[0].state == "warn", "no virtual machine: its neighbour has more lanes"
 
 
 def test_lanes_that_are_lost_before_a_restart_of_pulsed_are_no_design() -> None:
