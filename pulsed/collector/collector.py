@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from socket import gethostname
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from pulsed.errors import NoGpus, SourceEnded, SourceError
 from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
+from pulsed.model.host import HostFacts
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
 from pulsed.model.target_store import Target
 from pulsed.model.tick import Tick
@@ -79,7 +80,7 @@ class Pipeline:
         settings: as for `configure`.
         host_epoch: of this host, if the source is on it; it counts only for GPUs whose source names this host or none.
         attribution: of this host; None: only the owners that the source itself names.
-        pci_drivers: returns the kernel drivers of the GPUs on the PCI bus of this host, as in a tick.
+        host: returns the last look at this host.
 
     Attributes:
         computer: Compute for this source.
@@ -93,11 +94,11 @@ class Pipeline:
         settings: PipelineSettings = EVERY_GPU,
         host_epoch: HostEpoch | None = None,
         attribution: Attribution | None = None,
-        pci_drivers: Callable[[], Mapping[str, str]] = dict,
+        host: Callable[[], HostFacts | None] = lambda: None,
     ) -> None:
         self.computer = ComputeLayer(table, node)
         self._host_epoch, self._names = host_epoch, (node, gethostname())
-        self._pci_drivers = pci_drivers
+        self._host = host
         self._nodes: set[str] = set()
         self._is_here = True
         self._translator = Translator(node)
@@ -194,7 +195,7 @@ class Pipeline:
         self._owners.add_owners(tick)
         translated = time.perf_counter()
         if self._host_epoch is not None and self._are_here(tick):
-            tick.epoch, tick.pci_drivers = self._host_epoch.completed(raw.epoch), self._pci_drivers()
+            tick.epoch, tick.host = self._host_epoch.completed(raw.epoch), self._host()
         self.computer.compute(tick)
         self._observe("translate", translated - start)
         self._observe("compute", time.perf_counter() - translated)

@@ -297,17 +297,12 @@ class CollectorPool:
                 self._settings,
                 host_epoch_of(config, source.target),
                 self.attribution,
-                self._pci_drivers,
+                lambda: self._store.host,
             )
             self.saved_health.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, Unix(time.time()))
         collector = Collector(source, pipeline, target, self._on_tick)
         task = asyncio.create_task(_run(collector, target, closing), name=target.name)
         return _Running(node, source, target, pipeline, task)
-
-    def _pci_drivers(self) -> Mapping[str, str]:
-        """Return the kernel drivers of the GPUs on the PCI bus of this host, as of the last look at it."""
-        gpus = self._store.host.pci_gpus if self._store.host is not None else None
-        return {gpu.address: gpu.driver for gpu in gpus or ()}
 
     def _end(self, running: _Running) -> asyncio.Task[None]:
         return self._close(running.end())

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.activity import CycleRatios
+from pulsed.compute.dead_counters import UnmeasuredZeros
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.health.gpu import EnabledChecks, GpuHealth
 from pulsed.compute.plausibility_filter import PlausibilityFilter, PlausibilityLimits
@@ -64,8 +65,8 @@ class GpuState:
         device: as last seen.
         node: its host.
         started: when it was first seen, in seconds of the clock of the ticks.
-        plausibility, debouncer, health, counters: the stages that keep state; `health` is None for a part of a board,
-            and `counters` before the first sample.
+        unmeasured, plausibility, debouncer, health, counters: the stages that keep state; `health` is None for a part
+            of a board, and `counters` before the first sample.
         target: the one that has it; None if that target is gone.
         claimed_until: when that target is late, in seconds of the clock of the ticks.
         row: its newest row, in the newest tick of its target.
@@ -93,6 +94,7 @@ class GpuState:
     device: Device
     node: str
     started: Monotonic
+    unmeasured: UnmeasuredZeros = field(default_factory=UnmeasuredZeros)
     plausibility: PlausibilityFilter = field(default_factory=PlausibilityFilter)
     debouncer: ClassDebouncer = field(default_factory=ClassDebouncer)
     target: TargetTracker | None = None

@@ -130,7 +130,7 @@ class HealthEvaluator:
         changes: list[HealthChange] = []
         xids: list[XidEvent] = []
         links_down = [(gpu.epoch, fault) for gpu in updated if (fault := gpu.link_down) is not None]
-        _compare_links(updated)
+        _compare_links(updated, is_virtual=tick.host is not None and bool(tick.host.is_virtual))
         for gpu in updated:
             if gpu.xids:
                 xids += _new_xids(gpu)
@@ -170,7 +170,7 @@ class HealthEvaluator:
         self._tracker.presence.expect(saved.target, boards)
 
 
-def _compare_links(gpus: Sequence[GpuHealth]) -> None:
+def _compare_links(gpus: Sequence[GpuHealth], *, is_virtual: bool) -> None:
     """Compare the PCIe lanes of GPUs of the same model and node."""
     groups: dict[tuple[str, str], list[GpuHealth]] = {}
     for gpu in gpus:
@@ -179,7 +179,7 @@ def _compare_links(gpus: Sequence[GpuHealth]) -> None:
     for group in groups.values():
         widest = {gpu.inputs.widest_link for gpu in group}
         for gpu in group:
-            gpu.compare_links(widest)
+            gpu.compare_links(widest, is_virtual=is_virtual)
 
 
 def _events_of(events: tuple[KernelEvent, ...], state: GpuState) -> tuple[KernelEvent, ...]:

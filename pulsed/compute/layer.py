@@ -11,7 +11,6 @@ from pulsed.compute.activity import media_of
 from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.mig_rollup import MigRollup, narrowed, with_memory
-from pulsed.compute.plausibility_filter import without_unmeasured
 from pulsed.compute.target_gpus import Tracker
 from pulsed.model.clocks import EPOCH
 from pulsed.model.counters import NOTHING_COUNTED
@@ -137,7 +136,7 @@ class ComputeLayer:
         if state.cycles.measured.values:
             reading = reading._replace(**state.cycles.measured.values)
         seconds = decision.continued(settings.workload.hold)  # a short gap clears no proven reason
-        reading = without_unmeasured(reading, row.device.model)
+        reading = state.unmeasured.apply(reading, row.device.model)
         row.reading, reasons = state.plausibility.apply(self.table.plausibility, reading, seconds, state.inputs.state)
         if reasons:
             row.anomalies = (*row.anomalies, *reasons)

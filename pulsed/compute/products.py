@@ -1,5 +1,4 @@
-"""Hardware features by product name: architecture, links, sensors, ways to repair memory, profiling counters, and
-temperature limits.
+"""Hardware features by product name: architecture, links, memory, tensor cores, and temperature limits.
 
 Patterns are plain enough for RE2 (Prometheus) as well, and are searched for anywhere in the `product_name`, in any
 case. This module must not depend on readings.
@@ -11,8 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from pulsed.model.gpu import Device, is_product
-from pulsed.translate.fields import sources
+from pulsed.model.gpu import is_product
 
 DEFAULT: Final = "default"
 """The architecture of a product that is not in the table; in a configuration: every architecture."""
@@ -237,96 +235,15 @@ def tensor_peak_of(model: str) -> TensorPeak | None:
     return first_match(TENSOR_PEAKS, model)
 
 
-_REMAPPING = ("remapped_rows_", "row_remap_", "remap_banks_")
-_RETIREMENT = ("retired_pages_",)
-_MEMORY_SENSOR = ("memory_temperature_", "memory_max_operating_temperature_")
-_FABRIC = ("fabric_",)
-_NVLINK = ("nvlink_",)
-_ECC = ("ecc_",)
-_C2C = ("c2c_",)
-
-# Rows are remapped since Ampere, pages were retired before (NVIDIA's guide to GPU memory error management). Memory has
-# a sensor on boards with HBM; T4, L4, L40S and RTX boards report 0. NVML has the fabric's state since Hopper, behind
-# NVSwitches.
-_BY_ARCHITECTURE = {
-    "volta": (*_REMAPPING, *_FABRIC),
-    "turing": (*_REMAPPING, *_FABRIC, *_MEMORY_SENSOR),
-    "ampere": (*_RETIREMENT, *_FABRIC),
-    "ada": (*_RETIREMENT, *_FABRIC, *_MEMORY_SENSOR),
-    "hopper": _RETIREMENT,
-    "blackwell": _RETIREMENT,
-}
-_BEFORE_VOLTA = r"\b(P100|P40|P6|P4|M60|M40|M10|M6|M4|K80|K40[a-z]?|K20[a-z]?|K10)\b|Quadro [PMK][0-9]+"
-_P100 = r"\bP100\b"
-_CONSUMER = r"GeForce|TITAN RTX"
-_WITHOUT_PROFILING = r"GeForce (?!RTX 50[5-9]0)|TITAN RTX"
-"""Of consumer boards, Blackwell is the first architecture with profiling counters (DCGM#234)."""
 _RACK_SCALE = r"\bGB[23]00\b"
-_UNIFIED = r"\bGB10\b|\bThor\b"
-"""Products without device memory of their own: they use the processor's memory. NVML has no memory numbers of them, and
-DCGM no profiling counters; some counters are 0 all the time (llama-swap#782, nvtop#426)."""
-_BY_PATTERN = (
-    (r"\b(PCIe|NVL)\b", _FABRIC),  # cards
-    (r"\bA(2|10[A-Z]?|16|40)\b|RTX ?A[0-9]+|RTX [35]0[5-9]0", _MEMORY_SENSOR),  # GDDR
-    (_CONSUMER, (*_ECC, *_REMAPPING, *_RETIREMENT)),
-    (_UNIFIED, ("memory_", "bar1_memory_", *_ECC, *_REMAPPING, *_RETIREMENT, *_NVLINK, *_FABRIC)),
+DATA_CENTRE = (
+    r"\b(A100|A800|A10|A10G|A30|A40|L4|L40|L40S|T4|H100|H800|H20|H200|GH200|B100|B200|B300|GB200|GB300|V100|P100)\b"
 )
-
-
-@lru_cache(maxsize=256)
-def missing_from_model(model: str) -> tuple[str, ...]:
-    """Return how the names of those quantities begin that a product does not have; empty if nothing is known of it."""
-    absent = _BY_ARCHITECTURE.get(architecture_of(model), ())
-    if not absent and is_product(_BEFORE_VOLTA, model):
-        absent = _BY_ARCHITECTURE["volta"]
-        if not is_product(_P100, model):
-            absent += (*_MEMORY_SENSOR, *_NVLINK)
-        elif not is_product("SXM", model):
-            absent += _NVLINK
-    links = nvlink_of(model)
-    if links is not None and not links.links:
-        absent += (*_NVLINK, *_FABRIC)
-    for pattern, quantities in _BY_PATTERN:
-        if is_product(pattern, model):
-            absent += quantities
-    if absent and c2c_of(model) is None:
-        absent += _C2C
-    return tuple(dict.fromkeys(absent))
-
-
-@lru_cache(maxsize=256)
-def has_unified_memory(model: str) -> bool:
-    """Return whether a product uses the memory of the processor; its counters of device memory are then 0 or absent."""
-    return is_product(_UNIFIED, model)
 
 
 def is_rack_scale(model: str) -> bool:
     """Return whether the NVLinks of a product leave its node, to the switches of a rack."""
     return is_product(_RACK_SCALE, model)
-
-
-def has_quantity(device: Device, quantity: str) -> bool:
-    """Return whether a quantity exists for a device: some exist for whole boards only, some not on every model."""
-    if not device.whole and is_of_boards(quantity):
-        return False
-    if quantity.startswith(_C2C) and c2c_of(device.model) is None:  # also of unknown products: few have one
-        return False
-    return not quantity.startswith(missing_from_model(device.model))
-
-
-def is_of_boards(quantity: str) -> bool:
-    """Return whether a quantity exists for whole boards only, not for MIG instances."""
-    return all(field.level == "board" for field in sources(quantity))
-
-
-def has_profiling(device: Device) -> bool:
-    """Return whether DCGM can have profiling counters of a device.
-
-    It has none in a vGPU guest, of a consumer board before Blackwell, of a board before Volta, nor of one with unified
-    memory.
-    """
-    without = (_WITHOUT_PROFILING, _BEFORE_VOLTA, _UNIFIED)
-    return not device.guest and not any(is_product(pattern, device.model) for pattern in without)
 
 
 class TemperatureLimits(NamedTuple):
@@ -365,16 +282,6 @@ BY_MODEL = (
 """By pattern, which RE2 (Prometheus) understands as well; the first match counts. Limits of models that report margins
 (H100 and newer) are calculated from them."""
 
-HAS_POWER_SMOOTHING = r"\bG?B[23]00\b"
-"""Products with a circuit that smooths power; its remaining life is 0 on others."""
-
-HAS_TEMPERATURE_MARGIN = r"\bG?H(20|100|200|800)\b|\bL(4|20|40S?)\b|\bAda\b|Blackwell|\bG?B[123]00\b|RTX [45]0[5-9]0"
-"""Products that report the margin to their temperature limit (NVML's T.Limit); it is 0 on some others."""
-
-_DATA_CENTRE = (
-    r"\b(A100|A800|A10|A10G|A30|A40|L4|L40|L40S|T4|H100|H800|H20|H200|GH200|B100|B200|B300|GB200|GB300|V100|P100)\b"
-)
-
 
 @lru_cache(maxsize=256)
 def limits_of(model: str) -> TemperatureLimits:
@@ -384,4 +291,4 @@ def limits_of(model: str) -> TemperatureLimits:
 
 def is_data_centre(model: str) -> bool:
     """Return whether a model is a data-centre GPU, whose memory runs with ECC unless it was turned off."""
-    return is_product(_DATA_CENTRE, model)
+    return is_product(DATA_CENTRE, model)

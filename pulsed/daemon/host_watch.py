@@ -25,6 +25,7 @@ from pulsed.daemon_thread import SharedCall
 from pulsed.host.kernel_files import read_pci_gpus, read_ports, read_stuck_processes, read_usage
 from pulsed.host.node_checks import DEAD_GPU_XIDS, NODE_CHECK_IDS, NodeView
 from pulsed.host.node_evaluator import NodeEvaluator
+from pulsed.host.virtual_machine import is_virtual_machine
 from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import node_of
 from pulsed.model.host import HostFacts, InfinibandPort, JobHostUsage, PciGpu, ShownGpu, StuckProcess
@@ -91,6 +92,7 @@ class HostWatch(Feature):
         self._bus: HostPart[tuple[PciGpu, ...] | None] = HostPart("PCI bus")
         self._processes: HostPart[tuple[StuckProcess, ...] | None] = HostPart("processes")
         self._ports: HostPart[tuple[InfinibandPort, ...] | None] = HostPart("InfiniBand")
+        self._machine: HostPart[bool | None] = HostPart("virtual machine")
         self._log: HostPart[bool] = HostPart("kernel log")
         self._kernel_path, self._kernel_log = "", KernelLog("")
         self._events: dict[str, KernelEvent] = {}
@@ -113,7 +115,7 @@ class HostWatch(Feature):
         finally:
             self._store.set_host(None, None)
             self._kernel_log.close()
-            for part in (self._bus, self._processes, self._ports, self._log):
+            for part in (self._bus, self._processes, self._ports, self._machine, self._log):
                 part.close()
 
     async def _evaluate(self, config: Config) -> None:
@@ -126,14 +128,16 @@ class HostWatch(Feature):
             self._store.set_host(None, None)
             return
         root = Path(config.host.root)
-        pci_gpus, stuck, ports, reads_log = await asyncio.gather(
+        pci_gpus, stuck, ports, is_virtual, reads_log = await asyncio.gather(
             self._bus.read(lambda: read_pci_gpus(root)),
             self._processes.read(lambda: read_stuck_processes(root)),
             self._ports.read(lambda: read_ports(root)),
+            self._machine.read(lambda: is_virtual_machine(root)),
             self._log.read(self._read_kernel_log),
         )
         switch_errors = tuple(self._switch_errors.values()) if reads_log else None
-        facts = HostFacts(Unix(time.time()), pci_gpus, tuple(self._events.values()), stuck, ports, switch_errors)
+        events = tuple(self._events.values())
+        facts = HostFacts(Unix(time.time()), pci_gpus, events, stuck, ports, switch_errors, is_virtual)
         view = NodeView(facts, self._shown(), config.gpus not in (None, "all"), config.health.expected_gpus)
         before, health = self._store.node_health, self._evaluator.evaluate(view, config.health.disabled)
         self._store.set_host(facts, health)

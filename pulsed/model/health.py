@@ -142,6 +142,16 @@ class Health:
         return SEVERITY[self.state]
 
     @property
+    def applicable_checks(self) -> int:
+        """How many checks apply."""
+        return sum([check.applies for check in self.checks])
+
+    @property
+    def known_checks(self) -> int:
+        """How many of the checks that apply are known."""
+        return sum([check.applies and check.state != "unknown" for check in self.checks])
+
+    @property
     def problems(self) -> list[CheckState]:
         """The checks that are worse than ok."""
         return [check for check in self.checks if check.applies and SEVERITY[check.state] > 0]
@@ -212,6 +222,16 @@ class NodeHealth:
     def state(self) -> State:
         """The worst known state; `unknown` for none."""
         return max((check.state for check in self.checks), key=SEVERITY.__getitem__, default="unknown")
+
+    @property
+    def applicable_checks(self) -> int:
+        """How many checks apply."""
+        return sum([check.applies for check in self.checks])
+
+    @property
+    def known_checks(self) -> int:
+        """How many of the checks that apply are known."""
+        return sum([check.applies and check.state != "unknown" for check in self.checks])
 
     @property
     def problems(self) -> list[CheckState]:

@@ -134,6 +134,7 @@ class HostFacts(NamedTuple):
         kernel_events: of GPUs that the driver could not start or has lost, since boot and as far as the kernel log
             was read.
         switch_errors: the last SXID of each NVSwitch, code and severity, likewise; None where the log is not read.
+        is_virtual: whether the host is a virtual machine.
     """
 
     time: Unix
@@ -142,6 +143,11 @@ class HostFacts(NamedTuple):
     stuck_processes: tuple[StuckProcess, ...] | None = None
     ports: tuple[InfinibandPort, ...] | None = None
     switch_errors: tuple[KernelEvent, ...] | None = None
+    is_virtual: bool | None = None
+
+    def pci_drivers(self) -> dict[str, str]:
+        """Return by PCI address the kernel driver of the GPUs on the bus, empty for none."""
+        return {gpu.address: gpu.driver for gpu in self.pci_gpus or ()}
 
 
 class ShownGpu(NamedTuple):

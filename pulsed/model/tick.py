@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pulsed.model.clocks import START, Monotonic, Unix
 from pulsed.model.gpu import Device, GpuKey, Presence, key_of
 from pulsed.model.health import HealthChange, XidEvent
-from pulsed.model.host import CpuReading
+from pulsed.model.host import CpuReading, HostFacts
 from pulsed.model.owner import UNKNOWN_OWNERS, Owners, Ownership
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, KernelEvent, Layout, RawTick, RawValue
 from pulsed.model.result import NOT_COMPUTED, ClassChange, Removal, Result
@@ -86,8 +86,7 @@ class Tick:
         kernel_events: of the kernel log since the last tick; None where the log is not read.
         epoch: of the source, and of the node where all GPUs are in this one.
         lists_gpus: whether the source lists any GPU, also one that is not selected.
-        pci_drivers: by PCI address, the kernel driver of the GPUs on the bus of this node, empty for none; without any
-            where that is unknown.
+        host: the last look at the host, where all GPUs are in this one.
         cpus: the processors of superchips.
         unknown_fields: unknown names on the page that begin like DCGM's names.
         now: seconds of the clock of the ticks. It never decreases, whatever the wall clock and the source's clock do,
@@ -105,7 +104,7 @@ class Tick:
     kernel_events: tuple[KernelEvent, ...] | None = None
     epoch: Epoch = UNKNOWN_EPOCH
     lists_gpus: bool = True
-    pci_drivers: Mapping[str, str] = field(default_factory=dict)
+    host: HostFacts | None = None
     cpus: tuple[CpuReading, ...] = ()
     unknown_fields: tuple[str, ...] = ()
     now: Monotonic = START

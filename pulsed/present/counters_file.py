@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pulsed.compute.products import missing_from_model
+from pulsed.compute.product_parts import missing_from_model
 from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.translate.fields import (
     ANY,

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.products import has_profiling, has_quantity
+from pulsed.compute.product_parts import has_profiling, has_quantity
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.health import CheckState
 from pulsed.model.tick import Tick
-from pulsed.model.vocabulary import Reading
+from pulsed.model.vocabulary import QUANTITIES, Reading
 from tests.compute.streams import sample
 from tests.support.ticks import anomalies_of
 
@@ -184,3 +185,79 @@ def test_memory_in_another_unit_is_missing(size: float, expected: dict[int, tupl
     tick = last_tick(CARD_NAME, [Reading(memory_bytes=size, memory_used_bytes=0.0)] * 2, 15.0)
     assert anomalies_of(tick) == expected
     assert (tick.gpus[0].reading.memory_bytes is None) is bool(expected)
+
+
+ZEROS = Reading(
+    gpu_utilization_ratio=0.4,
+    power_watts=125.0,
+    fan_speed_ratio=0.0,
+    ecc_mode=0.0,
+    ecc_dbe_volatile_total=0.0,
+    row_remap_failure=0.0,
+    retired_pages_pending=0.0,
+    nvlink_bandwidth_bytes_per_second=0.0,
+    nvlink_symbol_errors_total=0.0,
+    c2c_crc_errors_total=0.0,
+    temperature_margin_celsius=0.0,
+    power_smoothing_lifetime_remaining_ratio=0.0,
+    encoder_utilization_ratio=0.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "measured"),
+    [
+        ("NVIDIA GeForce RTX 4090", "fan temperature_margin"),
+        ("NVIDIA A100-SXM4-80GB", "ecc row_remap nvlink_bandwidth"),
+        ("NVIDIA H100 80GB HBM3", "ecc row_remap nvlink_bandwidth temperature_margin"),
+        ("NVIDIA GB300", "ecc row_remap nvlink c2c temperature_margin power_smoothing"),
+        ("NVIDIA L4", "ecc row_remap temperature_margin"),
+        ("Tesla V100-SXM2-16GB", "ecc retired nvlink_bandwidth"),
+        ("NVIDIA GB10", ""),
+        ("a model of next year", "fan ecc row_remap retired nvlink"),
+    ],
+)
+def test_a_0_of_a_part_that_a_product_lacks_is_missing(model: str, measured: str) -> None:
+    tick = last_tick(model, [ZEROS] * 2)
+    parts = ("fan", "ecc", "row_remap", "retired", "nvlink", "c2c", "temperature_margin", "power_smoothing")
+    zeros = {name for name in QUANTITIES if name.startswith(parts) and getattr(ZEROS, name) == 0.0}
+    present = {name for name in zeros if getattr(tick.gpus[0].reading, name) == 0.0}
+    assert present == {name for name in zeros if name.startswith(tuple(measured.split()) or "-")}
+    assert tick.gpus[0].reading.encoder_utilization_ratio == 0.0
+    assert anomalies_of(tick) == {}
+    assert checks_of(tick)["smoothing_wear"].state == ("crit" if "power_smoothing" in measured else "unknown")
+
+
+def checks_of(tick: Tick) -> dict[str, CheckState]:
+    """The checks of the first GPU, by id."""
+    health = tick.gpus[0].result.health
+    assert health is not None
+    return {check.id: check for check in health.checks}
+
+
+def test_a_0_is_measured_once_its_part_had_another_value() -> None:
+    worn = ZEROS._replace(power_smoothing_lifetime_remaining_ratio=0.4)
+    assert checks_of(last_tick("NVIDIA H200", [worn, ZEROS]))["smoothing_wear"].state == "crit"
+    on = ZEROS._replace(ecc_mode=1.0)
+    checks = checks_of(last_tick("NVIDIA GeForce RTX 4090", [on, on]))
+    assert checks["ecc_uncorrectable"].state == "ok", "its memory runs with ECC, which consumer boards hardly have"
+    checks = checks_of(last_tick("NVIDIA GeForce RTX 4090", [ZEROS, ZEROS]))
+    assert (checks["ecc_uncorrectable"].state, checks["ecc_uncorrectable"].applies) == ("unknown", False)
+
+
+def test_an_activity_of_0_on_a_product_without_a_profiler_is_no_idle_gpu() -> None:
+    relayed = Reading(
+        graphics_engine_active_ratio=0.0, sm_active_ratio=0.0, dram_active_ratio=0.0, gpu_utilization_ratio=0.6
+    )
+    result = last_tick("NVIDIA GeForce RTX 3090", [relayed]).gpus[0].result
+    assert result.real_utilization.upper > 0.5
+    assert last_tick("NVIDIA A100-SXM4-80GB", [relayed]).gpus[0].result.real_utilization.upper < 0.5
+
+
+def test_the_parts_of_one_gpu_prove_nothing_of_another() -> None:
+    layer = ComputeLayer()
+    devices = [Device(Entity("gpu", str(number), f"GPU-{number}"), "NVIDIA L40S") for number in range(2)]
+    linked = ZEROS._replace(nvlink_bandwidth_bytes_per_second=1e9)
+    for clock, first in enumerate((linked, ZEROS)):
+        tick = layer.compute(sample(float(clock), first, ZEROS, devices=devices))
+    assert [row.reading.nvlink_bandwidth_bytes_per_second for row in tick.gpus] == [0.0, None]

@@ -3,60 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pytest
 
 from pulsed.compute.mig_rollup import partitioning_of, shares_of
+from pulsed.compute.product_parts import has_profiling, missing_from_model, unmeasured_by
 from pulsed.compute.products import (
     FIRST_DCGM,
     PCIE_BYTES_PER_SECOND,
     TemperatureLimits,
     architecture_of,
     c2c_of,
-    has_profiling,
-    has_quantity,
-    has_unified_memory,
     is_data_centre,
     is_rack_scale,
     limits_of,
     memory_bandwidth_of,
-    missing_from_model,
     nvlink_of,
     tensor_peak_of,
 )
 from pulsed.model.gpu import Device, Entity
 
-BOARD, INSTANCE = Entity("gpu", "0", "GPU-0"), Entity("mig", "0", "GPU-0", "1", "1g.10gb")
-
-
-@pytest.mark.parametrize(
-    ("model", "quantity", "expected"),
-    [
-        ("NVIDIA H100 80GB HBM3", "row_remap_failure", True),
-        ("NVIDIA H100 80GB HBM3", "retired_pages_pending", False),
-        ("Tesla V100-SXM2-16GB", "row_remap_failure", False),
-        ("Tesla P100-PCIE-16GB", "row_remap_failure", False),
-        ("Tesla P100-PCIE-16GB", "retired_pages_pending", True),
-        ("Tesla P100-PCIE-16GB", "memory_temperature_celsius", True),
-        ("Tesla P100-PCIE-16GB", "nvlink_crc_errors_total", False),
-        ("Tesla P100-SXM2-16GB", "nvlink_crc_errors_total", True),
-        ("Tesla P4", "memory_temperature_celsius", False),
-        ("NVIDIA RTX PRO 4000 Blackwell", "row_remap_failure", True),
-        ("Tesla V100-SXM2-16GB", "retired_pages_pending", True),
-        ("NVIDIA L4", "memory_temperature_celsius", False),
-        ("NVIDIA GeForce RTX 4090", "ecc_mode", False),
-        ("NVIDIA H100 PCIe", "fabric_health_mask", False),
-        ("a model of next year", "fabric_health_mask", True),
-        ("NVIDIA GH200 480GB", "c2c_receive_bytes_per_second", True),
-        ("NVIDIA GB300", "c2c_receive_bytes_per_second", True),
-        ("NVIDIA H100 80GB HBM3", "c2c_receive_bytes_per_second", False),
-        ("", "c2c_receive_bytes_per_second", False),
-        ("a model of next year", "c2c_receive_bytes_per_second", False),
-    ],
-)
-def test_a_quantity_exists_for_the_models_that_have_it(model: str, quantity: str, expected: bool) -> None:
-    assert has_quantity(Device(BOARD, model=model), quantity) is expected
+BOARD = Entity("gpu", "0", "GPU-0")
 
 
 MODELS = (
@@ -96,9 +63,15 @@ def test_a_product_has_the_same_whatever_a_relay_makes_of_its_name(model: str, w
     def facts(model: str) -> object:
         device = Device(BOARD, model=model)
         return (
-            *(missing_from_model(model), architecture_of(model), nvlink_of(model), tensor_peak_of(model)),
+            *(
+                missing_from_model(model),
+                unmeasured_by(model),
+                architecture_of(model),
+                nvlink_of(model),
+                tensor_peak_of(model),
+            ),
             *(c2c_of(model), limits_of(model), memory_bandwidth_of(model), has_profiling(device)),
-            *(is_data_centre(model), is_rack_scale(model), has_unified_memory(model), partitioning_of(model)),
+            *(is_data_centre(model), is_rack_scale(model), partitioning_of(model)),
             [shares_of(profile, model) for profile in ("1g.10gb", "3g.40gb", "4g.96gb", "7g.80gb")],
         )
 
@@ -130,41 +103,6 @@ def test_device_memory_is_no_faster_than_the_data_sheets_of_its_kind(models: Seq
 def test_numbers_that_hold_for_all_products_of_a_kind() -> None:
     assert FIRST_DCGM == {"ada": 3, "hopper": 3, "blackwell": 4}
     assert PCIE_BYTES_PER_SECOND == 64e9
-
-
-def test_an_instance_has_no_quantities_of_its_board() -> None:
-    found = [has_quantity(Device(INSTANCE), name) for name in ("temperature_celsius", "graphics_engine_active_ratio")]
-    assert found == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("device", "expected"),
-    [
-        (Device(BOARD, model="NVIDIA H100 80GB HBM3"), True),
-        (Device(INSTANCE, model="NVIDIA H100 80GB HBM3"), True),
-        (Device(BOARD), True),
-        (Device(BOARD, model="NVIDIA GeForce RTX 4090"), False),
-        (Device(BOARD, model="NVIDIA TITAN RTX"), False),
-        (Device(BOARD, model="Tesla P100-PCIE-16GB"), False),
-        (Device(BOARD, model="Tesla P40"), False),
-        (Device(BOARD, model="Quadro P6000"), False),
-        (Device(BOARD, model="Tesla K80"), False),
-        (Device(BOARD, model="Tesla M60"), False),
-        (Device(BOARD, model="Tesla V100-SXM2-16GB"), True),
-        (Device(BOARD, model="NVIDIA A40"), True),
-        (Device(BOARD, model="NVIDIA RTX PRO 4000 Blackwell"), True),
-        (Device(replace(BOARD, is_guest=True), model="NVIDIA A40-48Q"), False),
-    ],
-)
-def test_guests_and_consumer_boards_have_no_profiling_counters(device: Device, expected: bool) -> None:
-    assert has_profiling(device) is expected
-
-
-@pytest.mark.parametrize(
-    ("model", "has_nvlink"), [("NVIDIA H100 80GB HBM3", True), ("NVIDIA L40S", False), ("a model of next year", True)]
-)
-def test_nvlink_exists_unless_a_model_is_known_to_have_none(model: str, has_nvlink: bool) -> None:
-    assert has_quantity(Device(BOARD, model=model), "nvlink_crc_errors_total") is has_nvlink
 
 
 @pytest.mark.parametrize("model", ["NVIDIA H200", "NVIDIA H200 141GB HBM3e"])

@@ -15,7 +15,8 @@ from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.changes import EventsFeature
 from pulsed.daemon.host_watch import HostWatch, JobHostReader
 from pulsed.host.kernel_files import read_pci_gpus
-from pulsed.model.host import JobHostUsage, PciGpu
+from pulsed.model.health import NodeHealth
+from pulsed.model.host import HostFacts, JobHostUsage, PciGpu
 from pulsed.model.target_store import Target, TargetStore
 from tests.compute.streams import BUSY
 from tests.daemon.parts import feature_parts
@@ -50,6 +51,30 @@ async def test_an_internal_error_ends_one_look_only(
     assert health is not None
     assert health.state == "ok", "no process is stuck"
     assert store.node_health is None, "nothing is known of the host any more"
+
+
+class Looks(TargetStore):
+    """A store whose looks at the host can be waited for."""
+
+    def __init__(self, *targets: Target) -> None:
+        super().__init__("n", list(targets))
+        self.looks: asyncio.Queue[HostFacts | None] = asyncio.Queue()
+
+    def set_host(self, host: HostFacts | None, health: NodeHealth | None) -> None:
+        super().set_host(host, health)
+        self.looks.put_nowait(host)
+
+
+async def test_a_virtual_machine_is_found(tmp_path: Path) -> None:
+    HostTree(tmp_path).write("proc/cpuinfo", "processor : 0\nflags : fpu hypervisor lm\n")
+    store = Looks(Target("dcgmi", "localhost", 1.0, 3.0))
+    config = load(None, ("source.kind=dcgmi", "host.interval=10ms", f"host.root={tmp_path}"), {})
+    tasks = BackgroundTasks()
+    tasks.start("host", HostWatch(feature_parts(store, config)).run)
+    facts = await store.looks.get()
+    await tasks.stop()
+    assert facts is not None
+    assert (facts.is_virtual, facts.pci_drivers()) == (True, {})
 
 
 JOB = job("4711")

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pulsed.apps.doctor.source_check import SourceCheck
-from pulsed.compute.products import FIRST_DCGM, architecture_of, has_profiling
+from pulsed.compute.product_parts import has_profiling
+from pulsed.compute.products import FIRST_DCGM, architecture_of
 from pulsed.config.configuration import Config
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import QUANTITIES

@@ -22,7 +22,7 @@ from pulsed.collector.attribution_sources import attribution_sources
 from pulsed.collector.this_host import kernel_log_of
 from pulsed.compute.declaration import Alternatives
 from pulsed.compute.derived_results import DERIVED_RESULTS
-from pulsed.compute.products import has_profiling, has_quantity, is_of_boards
+from pulsed.compute.product_parts import has_profiling, has_quantity, is_of_boards
 from pulsed.compute.settings import ComputeSettings
 from pulsed.config.configuration import Config
 from pulsed.model.gpu import Device

@@ -13,7 +13,7 @@ from operator import itemgetter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.xids import advice_on, xid_of
-from pulsed.compute.products import missing_from_model
+from pulsed.compute.product_parts import missing_from_model
 from pulsed.durations import DAY
 from pulsed.model.clocks import GpuSeconds, Unix
 from pulsed.model.health import SEVERITY, STATES, CheckState, State

@@ -19,7 +19,6 @@ from pulsed.compute.health.measures import (
     faults,
     imex_was_ready,
     links_down,
-    nonzero_unless,
     of_data_centre,
     outlier_recoveries,
     pcie_generation_ratio,
@@ -32,7 +31,6 @@ from pulsed.compute.health.rule_kinds import DIAG_FAILED, DIAG_WARNED, Codes, Di
 from pulsed.compute.health.windows import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, RECOVERY_ADVICE, RESET_LATER
-from pulsed.compute.products import HAS_POWER_SMOOTHING, HAS_TEMPERATURE_MARGIN
 from pulsed.compute.sample import FRESH_SECONDS
 from pulsed.durations import DAY, HOUR, MINUTE, in_words
 from pulsed.model.health import State
@@ -367,7 +365,6 @@ CHECKS: tuple[Check, ...] = (
             "below the limit",
             number="at {:g} °C or less",
             below=True,
-            by=nonzero_unless(HAS_TEMPERATURE_MARGIN),
             enter=10.0,
             clear=3.0,
         ),
@@ -467,7 +464,8 @@ CHECKS: tuple[Check, ...] = (
         "The PCIe link is narrower or slower than possible",
         _below_maximum("width", {"warn": 0.999, "crit": 0.499}, "lanes", pcie_width_ratio),
         _below_maximum("generation", {"warn": 0.999}, "PCIe generation", pcie_generation_ratio),
-        note="info for lanes at full speed that all GPUs of this model on the node lacked from their first sample on",
+        note="info for lanes at full speed that all GPUs of this model on the node lacked from their first sample on, "
+        "and in a virtual machine for lanes that the GPU lacked from its first sample on",
         remedy="The PCIe link is narrower or slower than the GPU supports: {advice}.",
         source="the device's own maximum; links idle at a lower generation",
     ),
@@ -684,7 +682,6 @@ CHECKS: tuple[Check, ...] = (
             "of its life left",
             number="at {:.0%} or less",
             below=True,
-            by=nonzero_unless(HAS_POWER_SMOOTHING),
         ),
         note="0 counts on products with this circuit, or after a value above 0",
         remedy="The power smoothing circuit is worn: schedule service for this board.",

@@ -220,17 +220,19 @@ class GpuHealth:
                 check.wake()
         self.is_due = node.interval >= EVALUATION_SECONDS or int(now + ROUNDING) != self._second
 
-    def compare_links(self, widest: Collection[float]) -> None:
+    def compare_links(self, widest: Collection[float], *, is_virtual: bool) -> None:
         """Compare the lanes with the most that the GPUs of its model on its node have had, one number each.
 
-        A link that is also slower than it can be is not so by design.
+        A link that is also slower than it can be is not so by design. In a virtual machine, whose GPUs may have
+        different slots, the lanes that this GPU alone never had are.
         """
         inputs = self.inputs
         width, generation, fastest = (inputs.values[position] for position in _LINK)
         is_full_speed = generation is None or fastest is None or generation >= fastest
-        by_design = set(widest) == {inputs.widest_link} and width == inputs.widest_link and is_full_speed
-        if by_design is not inputs.has_lanes_by_design:
-            inputs.has_lanes_by_design = by_design
+        is_alike = set(widest) == {inputs.widest_link} and is_full_speed
+        by_design = width == inputs.widest_link and (is_virtual or is_alike)
+        if (by_design, is_virtual) != (inputs.has_lanes_by_design, inputs.is_virtual):
+            inputs.has_lanes_by_design, inputs.is_virtual = by_design, is_virtual
             self._by_id["pcie_link"].wake()
 
     def change_source(self) -> None:

@@ -140,7 +140,9 @@ class GpuInputs:
         severity_of: returns the severity of an XID.
         pcie_width_max: lanes that the riser provides; 0: as the device reports.
         widest_link: most lanes since the first sample; 0 before.
-        has_lanes_by_design: whether all GPUs of the model on the node have never had more lanes than this one has.
+        has_lanes_by_design: whether all GPUs of the model on the node have never had more lanes than this one has; in a
+            virtual machine, whether this GPU never had.
+        is_virtual: whether the node is known to be a virtual machine.
         severities: by check, its severity at this evaluation, of those that are evaluated before `dcgm_health`.
         values: the newest reading followed by `FACTS`, by `INPUT_POSITION`.
         extras: dcgm-exporter's own metrics.
@@ -156,6 +158,7 @@ class GpuInputs:
     pcie_width_max: int = 0
     widest_link: float = 0.0
     has_lanes_by_design: bool = False
+    is_virtual: bool = False
     severities: dict[str, int] = field(default_factory=dict)
     values: tuple[Value, ...] = NO_INPUTS
     extras: Extras | None = None

@@ -17,7 +17,6 @@ from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts,
 from pulsed.compute.health.rule import Measure, Rule, RuleState, first_input, ratio
 from pulsed.compute.health.xids import RECOVERY_XID
 from pulsed.compute.products import is_data_centre
-from pulsed.model.gpu import is_product
 
 MILD_RESULT, FAILURE = 5.0, 20.0
 """Results of DCGM's watches: of a warning whose code is only info, and of a failure."""
@@ -61,16 +60,21 @@ def requested_action(rule: Rule, state: RuleState, inputs: GpuInputs) -> float |
 
 
 RESEAT = "reseat the board and check the slot and BIOS"
+MOVE = "stop and start this virtual machine to get another host, or report it to the provider"
 FEWER_LANES = (
     "all GPUs of this model here have had this number of lanes since their first sample, so that the instance size or "
     "the riser may have fewer lanes. Set health.pcie_width_max to it, or compare with another machine of this kind"
+)
+FEWER_LANES_OF_SIZE = (
+    "this is a virtual machine, and the instance size may have fewer lanes. Set health.pcie_width_max to this number, "
+    "or compare with another machine of this size"
 )
 """What to do about a PCIe link, as the end of a sentence."""
 
 
 def pcie_generation_ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
     """Return the ratio of the first input to the second."""
-    state.advice = RESEAT
+    state.advice = MOVE if inputs.is_virtual else RESEAT
     return ratio(rule, state, inputs)
 
 
@@ -78,24 +82,11 @@ def pcie_width_ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float |
     """Return the ratio of the first input to the second; `HealthSettings.pcie_width_max` replaces the second."""
     width, width_max = [inputs.values[position] for position in rule.positions]
     width_max = inputs.pcie_width_max or width_max
-    state.advice = FEWER_LANES if inputs.has_lanes_by_design else RESEAT
+    if inputs.has_lanes_by_design:
+        state.advice = FEWER_LANES_OF_SIZE if inputs.is_virtual else FEWER_LANES
+    else:
+        state.advice = MOVE if inputs.is_virtual else RESEAT
     return None if width is None or not width_max else width / width_max
-
-
-def nonzero_unless(pattern: str) -> Measure:
-    """Return a measure: the one input, but None while it has been 0 on a product that may not have it.
-
-    Args:
-        pattern: of products that have it.
-    """
-
-    def measure(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
-        value = inputs.values[rule.positions[0]]
-        if value:
-            state.results = (value,)
-        return value if value or state.results or is_product(pattern, inputs.model) else None
-
-    return measure
 
 
 def of_data_centre(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:

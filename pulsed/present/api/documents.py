@@ -353,8 +353,8 @@ def _health_row(
             "state": health.state,
             "severity": health.severity,
             "coverage": health.coverage,
-            "known_checks": sum(check.applies and check.state != "unknown" for check in health.checks),
-            "applicable_checks": sum(check.applies for check in health.checks),
+            "known_checks": health.known_checks,
+            "applicable_checks": health.applicable_checks,
             "last_reset": health.last_reset,
             "problems": problems,
         }

@@ -58,6 +58,8 @@ class GpuColumnsShape(SourcesShape):
     problem: list[str | None] = Field(description="message of the worst raised health check, or why there is no sample")
     sample_time: list[float] = Field(description="Unix seconds of each GPU's sample")
     stale: list[bool]
+    known_checks: list[int] = Field(description="health checks that apply and are known")
+    applicable_checks: list[int] = Field(description="health checks that apply")
     fields: dict[str, list[float | str | None]] = Field(description="one list per field; ratios have four decimals")
 
 
@@ -86,6 +88,8 @@ def _state(gpus: Sequence[Match], results: Sequence[Result], fields: Sequence[st
     return {
         "sample_time": [round(gpu.time, 3) for gpu in gpus],
         "stale": [is_stale(gpu, now) for gpu in gpus],
+        "known_checks": [result.health.known_checks for result in results],
+        "applicable_checks": [result.health.applicable_checks for result in results],
         "fields": {name: list(_values(name, gpus, results)) for name in fields},
     }
 

@@ -58,6 +58,8 @@ class FleetRow:
         age: of the sample in seconds.
         owners: as `kind:id`; empty if it is free, None if they are not known.
         class_age: seconds since its class began.
+        known_checks: health checks that apply and are known.
+        applicable_checks: health checks that apply.
         detail: the document of `/gpus/{gpu}`, if it is in Focus.
         class_reason: the document of `/gpus/{gpu}/class`; empty if the daemon has none.
     """
@@ -77,6 +79,8 @@ class FleetRow:
     candidates: tuple[str, ...] = ()
     problem: str = ""
     replays_per_second: Number = None
+    known_checks: int = 0
+    applicable_checks: int = 0
     detail: Document = field(default_factory=dict)
     class_reason: Document = field(default_factory=dict)
     history: GpuHistory = NO_HISTORY
@@ -265,6 +269,7 @@ def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[Fl
     is_silent = waited > LOST_SECONDS
     nothing: list[Any] = [None] * len(summary["stale"])
     since, candidates, problems = (summary.get(name) or nothing for name in ("class_since", "candidates", "problem"))
+    known, applicable = (summary.get(name) or nothing for name in ("known_checks", "applicable_checks"))
     replays, histories = _replay_rates(summary, daemon.before) or nothing, _histories(daemon.history)
     rows = []
     for at, is_stale in enumerate(summary["stale"]):
@@ -282,6 +287,8 @@ def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[Fl
             candidates=tuple(candidates[at] or ()),
             problem="" if is_silent else problems[at] or "",
             replays_per_second=None if is_stale or is_silent else replays[at],
+            known_checks=known[at] or 0,
+            applicable_checks=applicable[at] or 0,
             detail=daemon.details.get(path, {}),
             class_reason=daemon.class_reasons.get(path, {}),
             history=histories.get((node, gpu, mig_id), NO_HISTORY),

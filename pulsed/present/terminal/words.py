@@ -70,18 +70,15 @@ def class_words(gpu: FleetRow) -> Text:
 def health_words(gpu: FleetRow) -> tuple[str, str]:
     """Return the health of a GPU in at most 10 cells, with its style.
 
-    A stale one without a raised check has its age; one that is ok, once its checks have been read, how many of them are
-    known: `ok 4/23`.
+    A stale one without a raised check has its age; one that is ok, how many of its checks are known: `ok 4/23`.
     """
     if gpu.stale and gpu.health in ("unknown", "ok"):
         return f"STALE {duration(gpu.age)}", "stale"
     mark = HEALTH_MARKS.get(gpu.health)
     if mark is None:
         return "? unknown", "unknown"
-    checks = gpu.detail.get("health", {}).get("checks", ())
-    known = sum(check["state"] != "unknown" for check in checks)
-    if gpu.health == "ok" and known < len(checks):
-        return f"ok {known}/{len(checks)}", "ok"
+    if gpu.health == "ok" and gpu.known_checks < gpu.applicable_checks:
+        return f"ok {gpu.known_checks}/{gpu.applicable_checks}", "ok"
     return f"{mark} {gpu.health.upper() if mark != ' ' else gpu.health}".strip(), gpu.health
 
 

@@ -12,9 +12,10 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.target_gpus import Tracker
-from pulsed.model.clocks import Monotonic, Unix
+from pulsed.model.clocks import EPOCH, Monotonic, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health, HealthChange, XidEvent
+from pulsed.model.host import HostFacts, PciGpu
 from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, KernelEvent, RawTick
 from pulsed.model.tick import Extras
@@ -69,6 +70,7 @@ class Sim:
         self.layout = NO_SERIES
         self.kernel_events: tuple[KernelEvent, ...] | None = None
         self.pci_drivers: Mapping[str, str] = {}
+        self.is_virtual: bool | None = None
         self.lost: frozenset[str] = frozenset()
         self.owners: Mapping[int, Owners | None] = {}
         self.last: HealthTick | None = None
@@ -98,9 +100,15 @@ class Sim:
             kernel_events=self.kernel_events if kernel_events is None else kernel_events,
             epoch=self.epoch,
             lists_gpus=bool(self.devices),
-            pci_drivers=self.pci_drivers,
+            host=HostFacts(
+                EPOCH,
+                tuple([PciGpu(address, driver, True) for address, driver in self.pci_drivers.items()]),
+                is_virtual=self.is_virtual,
+            ),
         )
         tracked = self.tracker.track(tick)
+        for state in tracked.states:
+            state.row.reading = state.unmeasured.apply(state.row.reading, state.row.device.model)
         self.health_evaluator.evaluate(tick, tracked)
         boards = [self.table.health_of(state.board) for state in tracked.states]
         self.last = HealthTick(

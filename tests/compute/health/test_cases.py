@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.compute.health.checks import CHECKS
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.health import SEVERITY
+from pulsed.model.health import SEVERITY, CheckState
 from pulsed.model.tick import Extras
 from tests.compute.health.sim import GPU, OTHER, Sim
 
@@ -17,14 +17,14 @@ UNNAMED = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA B200")
 
 
 NEVER = {
-    "Tesla T4": {"row_remap_failed", "row_remap_growth", "temp_memory", "nvlink_errors", "fabric_link"},
+    "Tesla T4": {"row_remap_failed", "row_remap_growth", "temp_memory", "temp_margin", "nvlink_errors", "fabric_link"},
     "NVIDIA L40S": {"retired_pages", "temp_memory", "nvlink_errors", "fabric_link"},
     "NVIDIA GeForce RTX 5090": {
         *("ecc_uncorrectable", "row_remap_failed", "row_remap_pending", "row_remap_growth", "retired_pages"),
         *("temp_memory", "nvlink_errors", "fabric_link"),
     },
-    "Tesla P40": {"row_remap_failed", "row_remap_growth", "temp_memory", "nvlink_errors", "fabric_link"},
-    "Tesla P100-SXM2-16GB": {"row_remap_failed", "row_remap_growth", "fabric_link"},
+    "Tesla P40": {"row_remap_failed", "row_remap_growth", "temp_memory", "temp_margin", "nvlink_errors", "fabric_link"},
+    "Tesla P100-SXM2-16GB": {"row_remap_failed", "row_remap_growth", "temp_margin", "fabric_link"},
     "NVIDIA H100 80GB HBM3": {"retired_pages"},
     "a model of next year": set(),
     "": set(),
@@ -42,7 +42,8 @@ def test_checks_of_hardware_that_a_product_lacks_do_not_lower_its_coverage(model
 
 def test_a_check_with_a_reading_applies_whatever_the_product() -> None:
     """GeForce RTX 4090 can have ECC, which a table of models need not know."""
-    health = Sim(devices=[replace(A100, model="NVIDIA GeForce RTX 4090")]).health(ecc_dbe_volatile_total=0.0)
+    sim = Sim(devices=[replace(A100, model="NVIDIA GeForce RTX 4090")])
+    health = sim.health(ecc_mode=1.0, ecc_dbe_volatile_total=0.0)
     assert health.check("ecc_uncorrectable").applies
     assert health.check("ecc_uncorrectable").state == "ok"
 
@@ -433,6 +434,27 @@ def test_lanes_that_a_gpu_never_had_are_info() -> None:
     assert sim.run(70, "pcie_link", **link(pcie_link_width=4.0, **busy)).state == "crit", "it had eight"
 
 
+def test_lanes_that_a_gpu_of_a_virtual_machine_never_had_are_info_whatever_the_others_have() -> None:
+    sim, busy = Sim(devices=[GPU, OTHER]), {"performance_state": 0.0, **BUSY}
+    sim.is_virtual = True
+
+    def states(width: float, **more: float) -> list[CheckState]:
+        for _ in range(70):
+            tick = sim.tick(link(pcie_link_width=width, **more, **busy), link(**busy))
+        return [health.check("pcie_link") for health in tick.healths]
+
+    narrow, full = states(8.0)
+    assert (narrow.state, full.state) == ("info", "ok")
+    assert "the instance size may have fewer lanes" in narrow.remedy
+    lost, _ = states(4.0)
+    assert (lost.state, "reseat" in lost.remedy) == ("crit", False), "it had eight, and nobody can reseat it"
+    slow, _ = states(8.0, pcie_link_generation=2.0)
+    assert slow.state == "warn"
+    assert "report it to the provider" in slow.remedy
+    sim.is_virtual = False
+    assert states(8.0)[0].state == "warn", "no virtual machine: its neighbour has more lanes"
+
+
 def test_lanes_that_are_lost_before_a_restart_of_pulsed_are_no_design() -> None:
     sim, busy = Sim(), {"performance_state": 0.0, **BUSY}
     sim.run(3, "pcie_link", **link(**busy))
@@ -495,5 +517,5 @@ def test_a_margin_of_0_counts_where_the_product_has_one(model: str, values: tupl
 def test_a_check_with_a_part_of_the_inputs_of_a_rule_is_not_ok(
     check: str, values: dict[str, float | None], state: str
 ) -> None:
-    found = Sim().run(3, check, **values)
+    found = Sim(devices=[replace(GPU, model="Tesla V100-SXM2-16GB")]).run(3, check, **values)
     assert (found.state, found.covered) == (state, state == "ok")

@@ -127,7 +127,7 @@ def counters(links: int = 18, **kinds: dict[int, float]) -> LinkCounters:
 )
 def test_a_link_that_alone_has_recovered_is_named(recovered: dict[int, float], state: str, text: str) -> None:
     extras = Extras(nvlink_counters=counters(link_recoveries=recovered))
-    check = Sim().check("nvlink_errors", extras, nvlink_receive_errors_total=0.0)
+    check = Sim().check("nvlink_errors", extras, nvlink_crc_errors_total=0.0)
     assert (check.state, text in check.message) == (state, True)
 
 
@@ -137,7 +137,7 @@ def test_a_link_that_alone_has_recovered_is_named(recovered: dict[int, float], s
 )
 def test_one_of_four_links_or_more_is_an_outlier(links: int, recoveries: float, state: str) -> None:
     extras = Extras(nvlink_counters=counters(links, link_recoveries={0: recoveries}))
-    assert Sim().check("nvlink_errors", extras, nvlink_receive_errors_total=0.0).state == state
+    assert Sim().check("nvlink_errors", extras, nvlink_crc_errors_total=0.0).state == state
 
 
 def test_recoveries_alone_do_not_show_that_links_have_no_errors() -> None:

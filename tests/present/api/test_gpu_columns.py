@@ -13,12 +13,13 @@ import httpx
 import pytest
 
 from pulsed.model.clocks import Monotonic
+from pulsed.model.health import CheckState, Health
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.gpu_columns import SUMMARY_FIELDS, ColumnReader, GpuColumnsShape
 from tests.present.api.client import application, ask
 from tests.present.api.test_events import parsed
-from tests.present.boards import TIME, Gpu, gpu, mig, store_of, target, tick
+from tests.present.boards import SETTLED, TIME, Gpu, gpu, mig, store_of, target, tick
 from tests.support.daemon import serving
 from tests.support.documents import has_shape
 from tests.support.waiting import eventually
@@ -58,7 +59,8 @@ class Client:
             self.roster, self.rows = document, {}
             return
         assert document["roster"] == self.roster["roster"]
-        columns = {**document["fields"], "stale": document["stale"], "sample_time": document["sample_time"]}
+        others = ("stale", "sample_time", "known_checks", "applicable_checks")
+        columns = {**document["fields"], **{name: document[name] for name in others}}
         assert {len(column) for column in columns.values()} == {len(document["at"])}
         for number, position in enumerate(document["at"]):
             self.rows[position] = {name: column[number] for name, column in columns.items()}
@@ -84,6 +86,23 @@ async def test_a_summary_has_the_values_of_the_documents() -> None:
         assert row["limiting_resource"] == each["saturation"]["limiting_resource"]
 
 
+async def test_how_many_checks_are_known_is_in_the_summary_and_in_the_stream() -> None:
+    checks = (
+        *(CheckState("temp_gpu", "ok"), CheckState("xid", "ok"), CheckState("imex", "unknown")),
+        CheckState("fabric_link", "unknown", applies=False),
+    )
+    boards = [gpu(at, result=SETTLED._replace(health=Health("ok", 0.5, checks[at:]))) for at in (0, 1)]
+    made = store(boards)
+    _, document = await get(made, "/gpus?view=summary&fields=health_state")
+    expected = [[2, 1], [3, 2]]
+    assert [document["known_checks"], document["applicable_checks"]] == expected
+    client = Client(ColumnReader(made, ["health_state"]))
+    client.take()
+    assert [[client.rows[at][name] for at in (0, 1)] for name in ("known_checks", "applicable_checks")] == expected
+    _, rows = await get(made, "/health/gpus")
+    assert [[row[name] for row in rows] for name in ("known_checks", "applicable_checks")] == expected
+
+
 async def test_a_thousand_gpus() -> None:
     made = store(*[[gpu(number, f"node{node}") for number in range(8)] for node in range(125)])
     status, document = await get(made, "/gpus?view=summary&fields=workload_class")
@@ -107,6 +126,8 @@ def test_only_targets_with_a_new_tick_are_sent() -> None:
         "health_state": "warn",
         "stale": False,
         "sample_time": TIME,
+        "known_checks": 2,
+        "applicable_checks": 3,
     }
     assert client.take() == []
     accept(made.targets[1], [gpu(0, "node2", power_watts=3.0), gpu(1, "node2")])

@@ -99,6 +99,14 @@ def test_what_is_missing_is_never_zero(shown: Model) -> None:
     assert "1 stale" in sums
 
 
+def test_ok_is_shown_with_the_number_of_known_checks(shown: Model) -> None:
+    half = replace(shown, gpus=tuple(replace(gpu, known_checks=4, applicable_checks=23) for gpu in shown.gpus))
+    rows = {line.split()[0]: line for line in text_of(half, ViewState(layout="rows"), 200, 60).splitlines()[3:12]}
+    well = [gpu.name for gpu in half.gpus if gpu.health == "ok" and not gpu.stale]
+    assert well
+    assert [name for name, row in rows.items() if "ok 4/23" in row] == well
+
+
 @pytest.mark.parametrize("width", range(MIN_WIDTH, 121))
 def test_narrow_rows_have_the_index_of_each_gpu(shown: Model, width: int) -> None:
     rows = text_of(shown, ViewState(layout="rows"), width, 40).splitlines()[3 : 3 + len(shown.gpus)]

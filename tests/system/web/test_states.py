@@ -48,6 +48,20 @@ def test_missing_inputs_are_bounds_and_dashes(browser: Browser, tmp_path: Path) 
         expect(page.locator(".tile")).to_have_count(1)
 
 
+def test_ok_is_shown_with_the_number_of_known_checks(browser: Browser, tmp_path: Path) -> None:
+    text = re.compile(r"^ok [1-9]\d*/\d+$")
+    with showing(browser, tmp_path, Row(0, FULL), Row(1, IDLE)) as (opened, _, _):
+        page = opened.open()
+        expect(page.locator(".tile .chip[data-health=ok]").first).to_have_text(text)
+        expect(page.locator("#header .chip[data-health=ok]")).to_have_text(text)
+        expect(page.locator(".totals .chip[data-health=ok]")).to_have_text(re.compile(r"^2 ok \d+/\d+$"))
+        page.goto(f"{opened.url}#/?v=table")
+        expect(page.locator("tbody .chip[data-health=ok]").first).to_have_text(text)
+        page.goto(f"{opened.url}#/gpu/0")
+        expect(page.locator(".gpu-head .chip[data-health=ok]")).to_have_text(text)
+        assert opened.violations() == []
+
+
 def test_the_input_that_would_settle_an_unknown_class(browser: Browser, tmp_path: Path) -> None:
     with showing(browser, tmp_path, Row(0, PARTIAL)) as (opened, _, _):
         page = opened.open("#/gpu/0")

@@ -78,7 +78,7 @@ export class FleetState extends EventTarget {
       this.frames = [];
       this.at = null;
     }
-    this.current = new Frame(summary.fields, summary.sample_time, summary.stale, Date.parse(summary.time) / 1000);
+    this.current = new Frame(fieldsOf(summary), summary.sample_time, summary.stale, Date.parse(summary.time) / 1000);
     this.isLoaded = true;
     this.version++;
     this.arrived = performance.now();
@@ -92,7 +92,7 @@ export class FleetState extends EventTarget {
     this.version++;
     this.arrived = performance.now();
     const { current } = this;
-    for (const [name, column] of Object.entries(batch.fields)) {
+    for (const [name, column] of Object.entries(fieldsOf(batch))) {
       const target = (current.fields[name] ??= new Array(this.size).fill(null));
       batch.at.forEach((position, i) => (target[position] = column[i]));
     }
@@ -208,6 +208,11 @@ export class FleetState extends EventTarget {
   hasSeveralNodes() {
     return this.nodeCount > 1;
   }
+}
+
+/** The fields of a document, and how many health checks of each GPU apply and are known. */
+function fieldsOf({ fields, known_checks, applicable_checks }) {
+  return { ...fields, known_checks, applicable_checks };
 }
 
 /** Key of a GPU in links: its UUID, else `node:index`; with the MIG id of an instance. */

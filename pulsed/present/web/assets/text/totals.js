@@ -1,7 +1,7 @@
 // Sums over GPUs, in one pass. Stale GPUs and missing values are not in them; how many are is part of the result. MIG
 // instances of a board that is among the GPUs are not counted: the board has them.
 
-import { SEVERITY } from "./states.js";
+import { SEVERITY, okText } from "./states.js";
 
 const FIELDS = { power: "power_watts", memoryUsed: "memory_used_bytes", memory: "memory_bytes" };
 
@@ -30,6 +30,7 @@ export function totalsOf(fleet, positions) {
   }
   totals.utilization = utilization.mean();
   totals.health = countHealth(fleet, gpus);
+  totals.okText = okTextOf(fleet, gpus);
   return totals;
 }
 
@@ -58,8 +59,23 @@ class Utilization {
   }
 }
 
-/** Numbers of GPUs by health. */
-export const healthOf = (fleet, positions) => countHealth(fleet, withoutParts(fleet, positions));
+/** Numbers of GPUs by health, and the text of the state ok. */
+export function healthOf(fleet, positions) {
+  const gpus = withoutParts(fleet, positions);
+  return { counts: countHealth(fleet, gpus), okText: okTextOf(fleet, gpus) };
+}
+
+/** The state ok with how many checks of the GPUs in it are known. */
+function okTextOf(fleet, gpus) {
+  const { health_state: states = [], known_checks: known = [], applicable_checks: applicable = [] } = fleet.frame.fields;
+  const sums = [0, 0];
+  for (const i of gpus) {
+    if (states[i] !== "ok") continue;
+    sums[0] += known[i] ?? 0;
+    sums[1] += applicable[i] ?? 0;
+  }
+  return okText(...sums);
+}
 
 function countHealth(fleet, gpus) {
   const states = fleet.frame.fields.health_state ?? [];

@@ -101,10 +101,10 @@ export class Header {
   drawHealth() {
     const { fleet } = this.context;
     if (!fleet.isLoaded) return;
-    const health = healthOf(fleet, fleet.all);
-    const worst = worstOf(health);
-    const count = health[worst] ?? 0;
-    this.chip.draw(worst, worst === "ok" ? "ok" : `${count} ${worst}`);
+    const { counts, okText } = healthOf(fleet, fleet.all);
+    const worst = worstOf(counts);
+    const count = counts[worst] ?? 0;
+    this.chip.draw(worst, worst === "ok" ? okText : `${count} ${worst}`);
     this.health.href = this.context.router.filtered(worst === "ok" ? "" : `health=${worst}`);
     const isLost = this.context.connection.isDown;
     document.body.classList.toggle("lost", isLost);

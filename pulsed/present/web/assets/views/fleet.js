@@ -104,7 +104,7 @@ class Totals {
     setText(this.parts.Power, watts(totals.power.sum) + of(totals.power.count, gpus));
     setText(this.parts.Memory, memoryOf(totals.memoryUsed.sum, totals.memory.sum) + of(totals.memoryUsed.count, gpus));
     this.drawHost();
-    this.drawHealth(totals.health);
+    this.drawHealth(totals);
   }
 
   drawUses(totals) {
@@ -125,12 +125,12 @@ class Totals {
     setText(this.parts.Host, `CPU ${busy}, RAM ${ram}${problems.join("")}`);
   }
 
-  drawHealth(counts) {
-    const text = JSON.stringify(counts);
+  drawHealth({ health: counts, okText }) {
+    const text = JSON.stringify([counts, okText]);
     if (text === this.shownHealth) return;
     this.shownHealth = text;
     const shown = HEALTH.filter((state) => counts[state]);
-    this.health.replaceChildren(...shown.map((state) => h("a", { class: "chip-link", href: this.router.filtered(`health=${state}`) }, healthChip(state, `${number(counts[state])} ${state}`))));
+    this.health.replaceChildren(...shown.map((state) => h("a", { class: "chip-link", href: this.router.filtered(`health=${state}`) }, healthChip(state, `${number(counts[state])} ${state === "ok" ? okText : state}`))));
   }
 }
 

@@ -2,6 +2,7 @@
 
 import { loadedCatalog } from "../core/catalog.js";
 import { clock, quantityText, quantityWords, span, words } from "../text/format.js";
+import { okText } from "../text/states.js";
 import { copyable } from "../ui/copy.js";
 import { h } from "../ui/dom.js";
 import { healthChip } from "../ui/marks.js";
@@ -34,11 +35,8 @@ export class HealthPanel {
   }
 }
 
-/** A state that is ok with how many checks are known, `ok 4/23`: few of them prove little; otherwise undefined. */
-export function knownText({ state, checks }) {
-  const known = checks.filter((check) => check.state !== "unknown").length;
-  return state === "ok" && known < checks.length ? `ok ${known}/${checks.length}` : undefined;
-}
+/** The text of a state that is ok; otherwise undefined. */
+export const knownText = ({ state, checks }) => (state === "ok" ? okText(checks.filter((check) => check.state !== "unknown").length, checks.length) : undefined);
 
 export function raisedCheck(check, now) {
   const since = check.since ? `since ${clock(Date.parse(check.since) / 1000)}, ${span(now - Date.parse(check.since) / 1000)}` : "";

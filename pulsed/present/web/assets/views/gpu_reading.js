@@ -1,12 +1,13 @@
 // What tiles, table and cells show of a GPU, from the columns of the fleet.
 
 import { MISSING, percentRange, span, words } from "../text/format.js";
-import { SEVERITY } from "../text/states.js";
+import { SEVERITY, okText } from "../text/states.js";
 import { isHeld } from "../text/use.js";
 
 export function readingOf(fleet, i) {
   const get = (name) => fleet.get(name, i);
   const isStale = fleet.isStale(i);
+  const health = get("health_state") ?? "unknown";
   return {
     isStale,
     age: fleet.ageOf(i),
@@ -17,7 +18,8 @@ export function readingOf(fleet, i) {
     class_: get("workload_class"),
     isHeld: isHeld(fleet, i),
     bottleneck: get("bottleneck") ?? "unknown",
-    health: get("health_state") ?? "unknown",
+    health,
+    healthText: health === "ok" ? okText(get("known_checks"), get("applicable_checks")) : undefined,
     limit: get("limiting_resource"),
   };
 }
@@ -41,5 +43,8 @@ export function drawHealth(chip, reading) {
 
 /** The health of a GPU, or `stale`. */
 export const shownHealth = ({ isStale, health }) => (isStale && !(SEVERITY[health] > 0) ? "stale" : health);
+
+/** The health of a GPU in words. */
+export const healthTextOf = (reading) => (shownHealth(reading) === reading.health && reading.healthText) || shownHealth(reading);
 
 const staleText = (reading) => `stale ${reading.age === null ? "" : span(reading.age)}`.trim();

@@ -6,7 +6,7 @@ import { ownersText } from "../text/use.js";
 import { BOTTLENECKS, HEALTH, HEALTH_GLYPH, SEVERITY } from "../text/states.js";
 import { colour, heat, themeChanges } from "../ui/palette.js";
 import { h, setText } from "../ui/dom.js";
-import { readingOf, ruText, shownHealth } from "./gpu_reading.js";
+import { healthTextOf, readingOf, ruText, shownHealth } from "./gpu_reading.js";
 import { segmented } from "../ui/segmented.js";
 import { TableView } from "./table.js";
 
@@ -253,7 +253,7 @@ export class HeatmapView {
     const power = reading.isStale ? null : fleet.get("power_watts", i);
     const parts = [
       fleet.labelOf(i), `real utilization ${ruText(reading)}`, words(reading.class_ ?? "unknown"),
-      `health ${shownHealth(reading)}`, watts(power),
+      `health ${healthTextOf(reading)}`, watts(power),
       celsius(reading.isStale ? null : fleet.get("temperature_celsius", i)), ownersText(fleet, i), placeText(fleet.gpus.place[i]),
     ];
     return parts.filter(Boolean).join(", ");
