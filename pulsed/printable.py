@@ -14,9 +14,6 @@ from io import TextIOWrapper
 from typing import Any, TextIO
 from unicodedata import category, combining, east_asian_width
 
-BRAILLE = 0x2800
-"""The braille character without dots; its 8 dots are the 8 bits above."""
-
 _ASCII_MARKS = str.maketrans("█▒·▏▁▂▃▄▅▆▇┌┐└┘─│━…•▔▎", "#=.|_.,-~+*++++-|-~*-|")
 
 
@@ -86,10 +83,7 @@ def ascii_text(text: str) -> str:
 def _ascii(character: str) -> str:
     if character.isascii():
         return character
-    dots = ord(character) - BRAILLE
-    if not 0 < dots < 256:
-        return "??" if east_asian_width(character) in "WF" else "?"
-    return "'" if dots & 0x09 else ":" if dots & 0x12 else "-" if dots & 0x24 else "."  # at the highest dot
+    return "??" if east_asian_width(character) in "WF" else "?"
 
 
 def is_unicode(stream: TextIO) -> bool:

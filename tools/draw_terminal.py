@@ -52,7 +52,7 @@ SECONDS = 935
 """Moment of the demo: a GPU is hot, one has bad memory, and some are idle with an owner."""
 
 FRAMES: Mapping[str, tuple[ViewState, str, int, int]] = {
-    "top-fleet": (ViewState(), "", 120, 36),
+    "top-fleet": (ViewState(), "", 120, 40),
     "top-gpu": (ViewState(view="gpu"), "7", 120, 44),
 }
 """By name: view, selected GPU, width and height."""
@@ -115,7 +115,7 @@ def frame(daemon: DemoDaemon, view: ViewState, gpu: str, width: int, height: int
         raise RuntimeError(feed.answers.error)
     model = model_of([feed.answers], feed.answers.arrived or 0.0, START + SECONDS + 0.4)
     console = Console(width=width, color_system="truecolor", theme=styles("dark"))
-    return console.render_lines(Group(*shown(model, view, width, height)), pad=False)[:height]
+    return console.render_lines(Group(*shown(model, view, width, height).lines), pad=False)[:height]
 
 
 def picture(lines: list[list[Segment]], width: int) -> str:

@@ -9,37 +9,33 @@ import signal
 import termios
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
-from rich.console import Group
 from rich.segment import Segment
 from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.color import Color
-from textual.containers import Container, VerticalScroll
-from textual.coordinate import Coordinate
 from textual.filter import LineFilter
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.screen import ModalScreen
-from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widgets import Footer, Input
 
 from pulsed.apps.top.session import TopSession, WrongCommand
-from pulsed.present.terminal.fleet import CARD_HEIGHT, below_gpus, card_columns, gpu_table, has_cards
-from pulsed.present.terminal.focus import MINI_FLEET_WIDTH, gpu_lines, has_mini_fleet
-from pulsed.present.terminal.frame import MIN_HEIGHT, MIN_WIDTH, VIEWS, body, header, shown_gpus
-from pulsed.present.terminal.lists import selected_job
-from pulsed.present.terminal.text import Theme, line, styles
+from pulsed.present.terminal.frame import VIEWS, body, frame
+from pulsed.present.terminal.lists import job_rows
+from pulsed.present.terminal.text import Drawn, Theme, line, styles
 from pulsed.present.terminal.view_state import LAYOUTS, SORTS
 from pulsed.printable import ascii_text
 
 MIN_PAUSE_SECONDS = 0.25
 """Frames are drawn at most four times a second, except in answer to a key."""
 
-BARS = 4
-"""Lines of the header, the tabs and the footer."""
+BARS = 2
+"""Lines of the tabs and the footer."""
 
 WINDOWS = (60.0, 300.0, 600.0, 1800.0, 3600.0, 21600.0, 86400.0)
 """Seconds of history to choose from."""
@@ -63,39 +59,23 @@ class AsciiFilter(LineFilter):
         return [Segment(ascii_text(text), style, control) for text, style, control in segments]
 
 
-class Lines(Static):
-    """Shows lines, and draws them only when they change."""
+class Lines(ScrollView):
+    """Shows lines, of which only those in sight are rendered."""
 
-    shown: Sequence[Text] = ()
+    lines: Sequence[Text] = ()
 
     def show(self, lines: Sequence[Text]) -> None:
         """Show other lines."""
-        if lines != self.shown:
-            self.update(Group(*lines), layout=len(lines) != len(self.shown))
-            self.shown = lines
+        if lines != self.lines:
+            self.lines, self.virtual_size = lines, Size(1, len(lines))
+            self.refresh()
 
-
-class RowTable(DataTable[Text], can_focus=False):
-    """Rows below a line of titles that stays."""
-
-    _lines: Sequence[Text] = ()
-
-    def show(self, lines: Sequence[Text], selected: int) -> None:
-        """Show a line of titles and rows; of as many rows below the same titles only those that changed."""
-        before, self._lines = self._lines, lines
-        if before[:1] != lines[:1] or len(before) != len(lines):
-            self.clear(columns=True)
-            self.add_column(lines[0], width=lines[0].cell_len)
-            self.add_rows([row] for row in lines[1:])
-        else:
-            for at, (old, new) in enumerate(zip(before[1:], lines[1:], strict=True)):
-                if old != new:
-                    self.update_cell_at(Coordinate(at, 0), new)
-        self.move_cursor(row=selected, animate=False)
-
-    def on_click(self, event: events.Click) -> None:
-        """Leave the click to the program."""
-        event.prevent_default()
+    def render_line(self, y: int) -> Strip:
+        """Return a line in sight."""
+        at, width = y + self.scroll_offset.y, self.size.width
+        text = self.lines[at].copy() if at < len(self.lines) else Text()
+        text.truncate(width, overflow="ellipsis")
+        return Strip(text.render(self.app.console)).adjust_cell_length(width)
 
 
 class TopApp(App[None]):
@@ -105,18 +85,8 @@ class TopApp(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { background: ansi_default; }
-    Lines { width: 1fr; height: auto; }
-    #header { height: 2; }
-    Tabs { height: 1; }
-    Tabs Underline { display: none; }
-    Tab.-active { text-style: reverse; }
-    #main { height: 1fr; layout: horizontal; }
-    #main.rows { layout: vertical; }
-    RowTable { background: ansi_default; scrollbar-size-vertical: 1; }
-    RowTable > .datatable--header { background: ansi_default; color: ansi_default; text-style: bold; }
-    RowTable > .datatable--cursor { background: ansi_default; color: ansi_default; text-style: reverse; }
-    RowTable > .datatable--even-row, RowTable > .datatable--odd-row { background: ansi_default; }
-    VerticalScroll { scrollbar-size-vertical: 1; }
+    Lines { background: ansi_default; scrollbar-size-vertical: 1; overflow-x: hidden; }
+    #head { overflow-y: hidden; }
     Input { display: none; background: ansi_default; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -131,12 +101,10 @@ class TopApp(App[None]):
         Binding("colon", "prompt(':')", "command"),
         Binding("plus", "zoom(1)", "longer", key_display="+"),
         Binding("minus", "zoom(-1)", "shorter", key_display="-"),
-        Binding("j,down", "move(1)", show=False),
-        Binding("k,up", "move(-1)", show=False),
-        Binding("right", "step(1)", show=False),
-        Binding("left", "step(-1)", show=False),
-        Binding("home", f"step({-ALL})", show=False),
-        Binding("end", f"step({ALL})", show=False),
+        Binding("j,down,right", "move(1)", show=False),
+        Binding("k,up,left", "move(-1)", show=False),
+        Binding("home", f"move({-ALL})", show=False),
+        Binding("end", f"move({ALL})", show=False),
         Binding("pagedown", "page(1)", show=False),
         Binding("pageup", "page(-1)", show=False),
         *(Binding(str(number), f"open('{name}')", show=False) for number, name in enumerate(VIEWS, 1)),
@@ -152,23 +120,13 @@ class TopApp(App[None]):
         self.theme = "ansi-light" if theme == "light" else "ansi-dark"
         self.console.push_theme(styles(theme))
         self._session, self._view, self._interval, self._ascii = session, session.view, interval, ascii
-        self._header, self._body = Lines(id="header"), Lines()
-        self._table, self._scroll = RowTable(cell_padding=0, cursor_type="row"), VerticalScroll(can_focus=False)
-        self._main, self._prompt = Container(id="main"), Input(compact=True, select_on_focus=False)
-        self._tabs = Tabs(*(Tab(f"{number} {name}", id=name) for number, name in enumerate(VIEWS, 1)))
-        self._tabs.can_focus = False
-        self._drawn, self._is_changed, self._selected = 0.0, False, ""
+        self._head, self._body = Lines(id="head", can_focus=False), Lines(can_focus=False)
+        self._prompt = Input(compact=True, select_on_focus=False)
+        self._drawn, self._is_changed, self._selected = 0.0, False, range(0)
 
     def compose(self) -> ComposeResult:
         """Yield the widgets."""
-        yield self._header
-        yield self._tabs
-        with self._main:
-            yield self._table
-            with self._scroll:
-                yield self._body
-        yield self._prompt
-        yield Footer(compact=True)
+        yield from (self._head, self._body, self._prompt, Footer(compact=True))
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters of Textual, with the filter of `--ascii`."""
@@ -207,60 +165,41 @@ class TopApp(App[None]):
 
     def draw(self) -> None:
         """Draw what changed."""
-        if not self._tabs.tab_count:  # not yet, or no longer shown
-            return
         self._drawn, self._is_changed = time.monotonic(), False
         model, view, (width, height) = self._session.update(), self._view, self.size
-        if width < MIN_WIDTH or height < MIN_HEIGHT:
-            self._header.show([line(f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells")])
-            return
-        gpus, room = shown_gpus(model, view), height - BARS
-        self._header.show(body(lambda: header(model, view, gpus, width), width))
-        self._tabs.active = view.view
-        has_rows = view.view == "fleet" and not has_cards(view, gpus, width, room)
-        is_beside = view.view == "gpu" and has_mini_fleet(gpus, width)
-        self._main.set_class(has_rows, "rows")
-        self._table.display = has_rows or is_beside
-        if self._table.display:
-            self._table.show(gpu_table(model, gpus, MINI_FLEET_WIDTH if is_beside else width - 2), view.place(gpus))
-            self._table.styles.width = MINI_FLEET_WIDTH + 3 if is_beside else "1fr"
-            self._table.styles.height = "1fr" if is_beside else min(len(gpus) + 1, room)
-        if has_rows:
-            draw = partial(below_gpus, model, view, gpus, width, room - len(gpus) - 1)
-        elif is_beside:
-            draw = partial(gpu_lines, gpus[view.place(gpus)], width - MINI_FLEET_WIDTH - 4)
-        else:
-            inner = width if view.view in ("fleet", "plot") else width - 1  # for the scroll bar
-            draw = partial(VIEWS[view.view].draw, model, view, gpus, inner, room)
-        self._body.show(body(draw, width))
-        if view.view == "fleet" and view.selected != self._selected:
-            self._selected, row = view.selected, view.place(gpus) // card_columns(gpus, width)
-            self._scroll.scroll_to_region(Region(0, row * CARD_HEIGHT, width, CARD_HEIGHT), animate=False)
+        drawn = frame(model, view, width - self._body.show_vertical_scrollbar, height - BARS)
+        tabs = [_tab(number, name, is_shown=name == view.view) for number, name in enumerate(VIEWS, 1)]
+        self._head.show([line(*tabs), *drawn.lines[: drawn.titles]])
+        self._head.styles.height = drawn.titles + 1
+        self._body.show(drawn.lines[drawn.titles :])
+        if drawn.selected != self._selected:
+            self._selected = drawn.selected
+            region = Region(0, drawn.selected.start - drawn.titles, 1, len(drawn.selected))
+            self._body.scroll_to_region(region, animate=False)
 
     def on_resize(self, event: events.Resize) -> None:
         """Draw for the new size."""
         self.draw()
 
-    def on_click(self, event: events.Click) -> None:
-        """Open a view, select a GPU, or open the selected one."""
-        if isinstance(event.widget, Tab) and event.widget.id:
-            self.action_open(event.widget.id)
-        elif key := event.style.meta.get("gpu"):
-            self._session.click(key)
-            self.draw()
+    def action_click(self, key: str) -> None:
+        """Select a GPU, or open it if it is the selected one."""
+        self._session.click(key)
+        self.draw()
 
     def action_open(self, view: str) -> None:
         """Show a view from its beginning."""
         self._session.open(view)
-        self._scroll.scroll_home(animate=False)
+        self._body.scroll_home(animate=False)
         self.draw()
 
     def action_enter(self) -> None:
         """Open the selected GPU, or the report of the selected owner."""
         if self._view.view in ("fleet", "plot"):
             self.action_open("gpu")
-        elif self._view.view == "work" and (job := selected_job(self._session.model, self._view)) is not None:
-            self.push_screen(ReportScreen(job))
+        elif self._view.view == "work":
+            jobs = [row.job for row in job_rows(self._session.model, self._view)]
+            if jobs and (job := jobs[min(self._view.event, len(jobs) - 1)]) is not None:
+                self.push_screen(ReportScreen(job))
 
     def action_leave(self) -> None:
         """Close the prompt, or leave the view or the program."""
@@ -282,26 +221,17 @@ class TopApp(App[None]):
         self._view.window = WINDOWS[max(0, min(nearest + steps, len(WINDOWS) - 1))]
         self.draw()
 
-    def action_step(self, count: int) -> None:
-        """Select another GPU."""
-        self._session.step(count)
-        self.draw()
-
     def action_move(self, count: int) -> None:
-        """Select another GPU or change, or scroll."""
-        if not VIEWS[self._view.view].is_list:
-            self._session.step(count)
-        elif self._view.view in ("work", "events"):
-            self._view.event = max(self._view.event + count, 0)
-        else:
-            self._scroll.scroll_relative(y=count, animate=False)
+        """Select another row, or scroll."""
+        if not self._session.move(count):
+            self._body.scroll_relative(y=count, animate=False)
         self.draw()
 
     def action_page(self, pages: int) -> None:
         """Scroll by pages."""
-        lines = pages * max(self.size.height - BARS - 1, 1)
+        lines = pages * max(self._body.size.height - 1, 1)
         if self._view.view == "gpu":
-            self._scroll.scroll_relative(y=lines, animate=False)
+            self._body.scroll_relative(y=lines, animate=False)
         else:
             self.action_move(pages * (self.size.height // 4) if self._view.view in ("fleet", "plot") else lines)
 
@@ -343,6 +273,7 @@ class TopApp(App[None]):
 class ReportScreen(ModalScreen[None]):
     """The report of an owner, as `pulsed job` prints it."""
 
+    AUTO_FOCUS = "Lines"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "back")]
 
     def __init__(self, job: Mapping[str, Any]) -> None:
@@ -353,7 +284,12 @@ class ReportScreen(ModalScreen[None]):
         """Yield the text."""
         from pulsed.owners.report.job_report import job_report  # with its imports, which no other view needs
 
-        with VerticalScroll():
-            lines = Lines()
-            lines.show(body(lambda: [Text(each) for each in job_report(self._job).splitlines()], self.app.size.width))
-            yield lines
+        lines = Lines()
+        lines.show(body(lambda: Drawn([*map(Text, job_report(self._job).splitlines())]), self.app.size.width).lines)
+        yield lines
+
+
+def _tab(number: int, name: str, *, is_shown: bool) -> Text:
+    tab = line((f" {number} {name} ", "select" if is_shown else ""))
+    tab.apply_meta({"@click": f"app.open({name!r})"})
+    return tab

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from pulsed.apps.daemon_client import RequestRefused, all_jobs
 from pulsed.errors import PulsedError
-from pulsed.present.terminal.model import SUMMARY_FIELDS, Answers, Gpu
+from pulsed.present.terminal.model import SUMMARY_FIELDS, Answers
 from pulsed.printable import clean, cleaned
 
 SLOW_SECONDS = 5.0
@@ -23,11 +24,8 @@ SLOW_SECONDS = 5.0
 REST = 4.0
 """Least time between requests, as a multiple of the time that they took: large answers are read less often."""
 
-EVENTS = 300
-POINTS = 120
-"""Points of a history."""
-
-_SUMMARY = f"/gpus?{urlencode({'view': 'summary', 'fields': ','.join(SUMMARY_FIELDS)}, safe=',')}"
+JOBS = "/jobs?state=running"
+"""All owners that have a GPU, however many pages they are."""
 
 
 class Requests(Protocol):
@@ -44,21 +42,20 @@ class Connection(NamedTuple):
     label: str
 
 
-class HistoryWanted(NamedTuple):
-    """Which history is needed."""
-
-    gpus: tuple[Gpu, ...]
-    fields: tuple[str, ...]
-    seconds: float
-
-
 class Wanted(NamedTuple):
-    """What the shown view needs besides the summary."""
+    """A document: its path, and the least seconds between two requests; None for the interval of the feed."""
 
-    detail: Gpu | None = None
-    history: HistoryWanted | None = None
-    events: bool = False
-    jobs: bool = False
+    path: str
+    pause: float | None = None
+
+
+ALWAYS: Mapping[str, Wanted] = {
+    "summary": Wanted(f"/gpus?{urlencode({'view': 'summary', 'fields': ','.join(SUMMARY_FIELDS)}, safe=',')}"),
+    "host": Wanted("/host", SLOW_SECONDS),
+    "version": Wanted("/version", inf),
+    "config": Wanted("/config", inf),
+}
+"""What every view needs, by the names of the documents."""
 
 
 class Feed:
@@ -71,11 +68,11 @@ class Feed:
     """
 
     def __init__(self, connect: Callable[[], Connection], label: str, interval: float = 1.0) -> None:
-        self.answers = Answers(clean(label))
-        self._connect, self._interval = connect, interval
+        self.answers, self.interval = Answers(clean(label)), interval
+        self._connect = connect
         self._connection: Connection | None = None
-        self._wanted = Wanted()
-        self._due: dict[str, float] = {}
+        self._wanted = ALWAYS
+        self._due: dict[Wanted, float] = {}
         self._wake, self._is_over = threading.Event(), False
         self._failures = 0
 
@@ -88,12 +85,12 @@ class Feed:
         self._is_over = True
         self._wake.set()
 
-    def want(self, requests: Wanted) -> None:
-        """Set what is needed besides the summary; something new is requested at once."""
-        if requests != self._wanted:
-            self._wanted = requests
-            for name in ("detail", "history", "events", "jobs"):
-                self._due.pop(name, None)
+    def want(self, documents: Mapping[str, Wanted]) -> None:
+        """Set what is needed in addition, by name; something new is requested at once."""
+        wanted = {**ALWAYS, **documents}
+        if wanted != self._wanted:
+            self._due = {each: due for each, due in self._due.items() if each in wanted.values()}
+            self._wanted = wanted
             self._wake.set()
 
     def poll(self) -> None:
@@ -102,15 +99,20 @@ class Feed:
             if self._connection is None:
                 self._connection = self._connect()
                 self.answers = replace(self.answers, label=clean(self._connection.label))
-            self._read(self._connection.client)
+            now = time.monotonic()
+            for name, wanted in self._wanted.items():
+                if now >= self._due.get(wanted, 0.0):
+                    self._due[wanted] = now + 0.9 * (self.interval if wanted.pause is None else wanted.pause)
+                    self._read(self._connection.client, name, wanted.path)
             self._failures = 0
         except PulsedError as error:
-            self._failures += 1
-            self.answers = replace(self.answers, error=clean(str(error)))
+            self._fail(str(error))
         except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
-            self._failures += 1
-            message = f"{self.answers.label}: the answer is not as this version of pulsed expects ({error!r})"
-            self.answers = replace(self.answers, error=clean(message))
+            self._fail(f"{self.answers.label}: the answer is not as this version of pulsed expects ({error!r})")
+
+    def _fail(self, error: str) -> None:
+        self._failures += 1
+        self.answers = replace(self.answers, error=clean(error))
 
     def _run(self, changed: Callable[[], None]) -> None:
         while not self._is_over:
@@ -118,85 +120,24 @@ class Feed:
             self._wake.clear()
             self.poll()
             changed()
-            pause = min(self._interval * 2**self._failures, max(SLOW_SECONDS, self._interval))
+            pause = min(self.interval * 2**self._failures, max(SLOW_SECONDS, self.interval))
             used = time.monotonic() - begun
             self._wake.wait(max(pause - used, REST * used, 0.01))
 
-    def _read(self, client: Requests) -> None:
-        begun = time.monotonic()
-        if self._is_due("summary", self._interval * 0.9, begun):
-            summary = _read(client, _SUMMARY)
-            summary["gpus"], summary["fields"], summary["stale"]
-            now = time.monotonic()
-            before = self.answers.summary
-            if before is not None and before["sample_time"] == summary["sample_time"]:
-                before = self.answers.before
-            self.answers = replace(
-                self.answers, error="", summary=summary, before=before, arrived=now, seconds=now - begun
+    def _read(self, client: Requests, name: str, path: str) -> None:
+        answers, begun = self.answers, time.monotonic()
+        try:
+            document = cleaned(
+                all_jobs(answers.label, client.json, "&state=running") if path == JOBS else client.json(path)
             )
-        requests = self._wanted
-        if requests.detail is not None and self._is_due("detail", self._interval * 0.9, begun):
-            self._read_detail(client, requests.detail)
-        step = 0.0 if requests.history is None else max(requests.history.seconds / POINTS, self._interval)
-        if requests.history is not None and self._is_due("history", step * 0.9, begun):
-            self._read_history(client, requests.history)
-        if requests.events and self._is_due("events", self._interval * 0.9, begun):
-            document = _read(client, f"/events/recent?limit={EVENTS}")
-            self.answers = replace(self.answers, events=tuple(document["changes"]))
-        if requests.jobs and self._is_due("jobs", SLOW_SECONDS, begun):
-            document = all_jobs(self.answers.label, lambda path: _read(client, path), "&state=running")
-            processes = _read(client, "/processes")
-            shown = tuple(processes["processes"]) if processes["published"] else None
-            self.answers = replace(self.answers, jobs=tuple(document["jobs"]), processes=shown)
-        if self._is_due("host", SLOW_SECONDS, begun):
-            host = _read(client, "/host")
-            version = self.answers.version or _read(client, "/version")["version"]
-            self.answers = replace(self.answers, host=host, version=version)
-
-    def _read_detail(self, client: Requests, gpu: Gpu) -> None:
-        path, query = f"/gpus/{quote(gpu.name, safe='')}", urlencode({"node": gpu.node})
-        document = _read_if_there(client, f"{path}?{query}")
-        reason = _read_if_there(client, f"{path}/class?{query}")
-        self.answers = replace(self.answers, details={gpu: document}, class_reasons={gpu: reason})
-
-    def _read_history(self, client: Requests, request: HistoryWanted) -> None:
-        if not self.answers.kept_fields:
-            kept = frozenset(_read(client, "/config")["history"]["fields"])
-            self.answers = replace(self.answers, kept_fields=kept)
-        fields = tuple(name for name in request.fields if name in self.answers.kept_fields)
-        history = _read(client, _history_path(request._replace(fields=fields))) if fields else None
-        self.answers = replace(self.answers, history=history)
-
-    def _is_due(self, name: str, pause: float, now: float) -> bool:
-        """Return whether a request is due, and set when the next one is."""
-        if now < self._due.get(name, 0.0):
-            return False
-        self._due[name] = now + pause
-        return True
-
-
-def _read(client: Requests, path: str) -> Any:
-    """Return a document without anything in its texts that a terminal interprets."""
-    return cleaned(client.json(path))
-
-
-def _read_if_there(client: Requests, path: str) -> Any:
-    """Return a document; an empty one if the daemon has none, such as for a GPU that is gone."""
-    try:
-        return _read(client, path)
-    except RequestRefused as error:
-        if error.status != 404:
-            raise
-        return {}
-
-
-def _history_path(request: HistoryWanted) -> str:
-    nodes = {gpu.node for gpu in request.gpus}
-    query = {
-        "gpu": ",".join(gpu.name for gpu in request.gpus),
-        "fields": ",".join(request.fields),
-        "seconds": f"{request.seconds:g}",
-        "points": str(POINTS),
-        **({"node": next(iter(nodes))} if len(nodes) == 1 else {}),
-    }
-    return f"/history?{urlencode(query, safe=',')}"
+        except RequestRefused as error:
+            if error.status != 404 or name in ALWAYS:
+                raise
+            document = {}  # such as of a GPU that is gone
+        if name == "summary":
+            document["gpus"], document["fields"], document["stale"]
+            now, before = time.monotonic(), answers.documents.get(name)
+            if before is not None and before["sample_time"] != document["sample_time"]:
+                answers = replace(answers, before=before)
+            answers = replace(answers, error="", arrived=now, seconds=now - begun)
+        self.answers = replace(answers, documents={**answers.documents, name: document})

@@ -5,19 +5,24 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Sequence
+from math import inf
 from typing import TextIO
+from urllib.parse import urlencode
 
-from pulsed.apps.top.feed import Feed, HistoryWanted, Wanted
+from pulsed.apps.top.feed import JOBS, SLOW_SECONDS, Feed, Wanted
 from pulsed.errors import PulsedError
 from pulsed.present.terminal.charts import PLOTS, SMALL_PLOTS, plot_fields
 from pulsed.present.terminal.focus import HISTORY_FIELDS
 from pulsed.present.terminal.frame import VIEWS, printed
-from pulsed.present.terminal.model import FleetRow, Gpu, Model, model_of
+from pulsed.present.terminal.model import Answers, FleetRow, Model, model_of
 from pulsed.present.terminal.text import Theme
 from pulsed.present.terminal.view_state import SORTS, FilterError, ViewState, gpu_filter
 
 PLOTTED_GPUS = 64
 """Maximum number of GPUs of one daemon whose history is drawn: more lines cannot be read."""
+
+POINTS = 120
+"""Points of a history."""
 
 ROUNDS = 2
 """Requests at most of each daemon for one frame: the second has what the view needs in addition to the first."""
@@ -62,20 +67,32 @@ class TopSession:
         shown = self.view.shown(self.model)
         current = self.view.current(shown)
         for number, feed in enumerate(self.feeds):
-            feed.want(self._wanted([gpu for gpu in shown if gpu.source == number], current))
+            gpus = [gpu for gpu in shown if gpu.source == number]
+            feed.want(self._wanted(gpus, current, feed.answers, feed.interval))
         return self.model
 
-    def _wanted(self, gpus: list[FleetRow], current: FleetRow | None) -> Wanted:
-        view, detail, history = self.view, None, None
-        if view.view == "gpu" and current in gpus:
-            detail = Gpu(current.node, current.name)
-            history = HistoryWanted((detail,), ("workload_class", *HISTORY_FIELDS), view.window)
-        plots = {"fleet": SMALL_PLOTS, "plot": PLOTS}.get(view.view)
-        if plots and gpus:
-            gpus.sort(key=lambda gpu: gpu is not current)
-            plotted = sorted({Gpu(gpu.node, gpu.name) for gpu in gpus[:PLOTTED_GPUS]})
-            history = HistoryWanted(tuple(plotted), plot_fields(plots), view.window)
-        return Wanted(detail, history, view.view == "events", view.view == "work")
+    def _wanted(
+        self, gpus: list[FleetRow], current: FleetRow | None, answers: Answers, interval: float
+    ) -> dict[str, Wanted]:
+        view = self.view
+        if view.view == "events":
+            return {"events": Wanted("/events/recent?limit=300")}
+        if view.view == "work":
+            return {"jobs": Wanted(JOBS, SLOW_SECONDS), "processes": Wanted("/processes", SLOW_SECONDS)}
+        wanted, fields = {}, plot_fields({"fleet": SMALL_PLOTS, "plot": PLOTS}.get(view.view, ()))
+        if view.view == "gpu" and current is not None and current in gpus:
+            wanted = {"detail": Wanted(current.path()), "class": Wanted(current.path("/class"))}
+            wanted["catalog"] = Wanted("/catalog", inf)
+            gpus, fields = [current], ("workload_class", *HISTORY_FIELDS)
+        kept = [name for name in fields if name in answers.get("config", "history", {}).get("fields", ())]
+        if kept and gpus:
+            plotted = sorted(gpus, key=lambda gpu: gpu is not current)[:PLOTTED_GPUS]
+            nodes, names = {gpu.node for gpu in plotted}, sorted({gpu.name for gpu in plotted})
+            query = {"gpu": ",".join(names), "fields": ",".join(kept), "seconds": f"{view.window:g}", "points": POINTS}
+            query |= {"node": nodes.pop()} if len(nodes) == 1 else {}
+            path = f"/history?{urlencode(query, safe=',')}"
+            wanted["history"] = Wanted(path, max(view.window / POINTS, interval))
+        return wanted
 
     def _cost(self) -> tuple[float, int]:
         """Return the share of a core that this process took over the last seconds, and its most resident bytes."""
@@ -97,11 +114,18 @@ class TopSession:
         self.open("fleet")
         return is_over
 
-    def step(self, count: int) -> None:
-        """Select the GPU that many places further."""
-        if shown := self.view.shown(self.model):
-            place = self.view.place(shown) + count
-            self.view.selected = shown[max(0, min(place, len(shown) - 1))].key
+    def move(self, count: int) -> bool:
+        """Select the GPU, change or owner that many places further; return whether the view has any to select."""
+        _, rows, is_list = VIEWS[self.view.view]
+        if rows is None:
+            return False
+        found = [*rows(self.model, self.view)]
+        place = max(0, min((self.view.event if is_list else self.view.place(found)) + count, len(found) - 1))
+        if is_list:
+            self.view.event = place
+        elif found:
+            self.view.selected = found[place].key
+        return True
 
     def click(self, key: str) -> None:
         """Select a GPU, or open it if it is the selected one."""
@@ -129,14 +153,19 @@ class TopSession:
             WrongCommand: it does not exist.
         """
         prefix, _, argument = text.strip().partition(" ")
-        matches = [name for name in COMMANDS if name == prefix or (prefix and name.startswith(prefix))]
+        matches = [name for name in COMMANDS if prefix and name.startswith(prefix)]
         argument = argument.strip()
         match prefix if prefix in COMMANDS else matches[0] if len(matches) == 1 else None:
             case None:
                 if prefix:
                     raise WrongCommand(f"there is no command {prefix!r}; ? lists all")
             case "gpu" | "focus":
-                self._focus(argument)
+                gpu = self.model.find(argument)
+                if argument and gpu is None:
+                    raise WrongCommand(f"there is no GPU {argument!r}")
+                if gpu is not None:
+                    self.view.selected, self.view.filter = gpu.key, ""
+                self.open("gpu")
             case "sort":
                 if argument not in SORTS:
                     raise WrongCommand(f"there is no order {argument!r}; there are {', '.join(SORTS)}")
@@ -151,14 +180,6 @@ class TopSession:
                 self.open(OTHER_NAMES.get(view, view))
         return False
 
-    def _focus(self, name: str) -> None:
-        if name:
-            gpu = self.model.find(name)
-            if gpu is None:
-                raise WrongCommand(f"there is no GPU {name!r}")
-            self.view.selected, self.view.filter = gpu.key, ""
-        self.open("gpu")
-
     def print_once(self, out: TextIO, width: int, height: int, theme: Theme, *, ascii: bool) -> None:
         """Print one frame.
 
@@ -167,27 +188,25 @@ class TopSession:
         """
         model = self.model
         for _ in range(ROUNDS):
-            if all(feed.answers.error and feed.answers.summary is None for feed in self.feeds):
+            if all(feed.answers.error and not feed.answers.documents for feed in self.feeds):
                 break
             for feed in self.feeds:
                 feed.poll()
             model = self.update()
-        if all(feed.answers.summary is None for feed in self.feeds):
+        if not any("summary" in feed.answers.documents for feed in self.feeds):
             raise NothingAnswered(self.feeds[0].answers.error)
         out.write(printed(model, self.view, (width, height), theme, ascii=ascii, is_terminal=out.isatty()))
         if not model.gpus:
-            errors = [source["error"] for daemon in model.daemons for source in daemon.sources if source["error"]]
+            errors = [source["error"] for source in model.sources if source["error"]]
             raise NothingAnswered(errors[0] if errors else "there is no GPU")
 
     def wait_for_gpus(self, seconds: float) -> None:
         """Wait until a local source that has just been started has GPUs, or an error."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not _is_settled(self.update()):
+        while time.monotonic() < deadline:
+            model = self.update()
+            if model.gpus or any(each["error"] for each in model.sources) or any(each.error for each in model.daemons):
+                break
             for feed in self.feeds:
                 feed.poll()
             time.sleep(0.1)
-
-
-def _is_settled(model: Model) -> bool:
-    errors = [source["error"] for daemon in model.daemons for source in daemon.sources]
-    return bool(model.gpus) or any(errors) or any(daemon.error for daemon in model.daemons)

@@ -1,102 +1,22 @@
-"""Bars, trends of blocks, line charts of braille dots, and the view of nine charts over all GPUs, a line for each."""
+"""The history of all GPUs, in rows of blocks: nine charts, a row for each GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby, zip_longest
-from math import isfinite
-from operator import itemgetter
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from rich.text import Text
 
-from pulsed.number_text import Number, duration
+from pulsed.number_text import Number, duration, trend
 from pulsed.present.terminal.model import FleetRow, Model, ratio, total
-from pulsed.present.terminal.text import fitting, fixed, line
+from pulsed.present.terminal.text import Drawn, distinguished, fixed, line
 from pulsed.present.terminal.view_state import ViewState
-from pulsed.printable import BRAILLE
-
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""Bits of a braille character by row and column."""
-
-
-def bar(width: int, style: str, lower: Number, upper: Number = None, mark: Number = None) -> Text:
-    """Return a bar with brackets, `width` cells in all.
-
-    It is solid up to `lower` and hatched from there to `upper`; without any number it is hatched all over. A known 0 is
-    a tick at the origin. `mark` is the place of another number, which is drawn where the bar is empty.
-    """
-    size = max(width - 2, 1)
-    if lower is None:
-        return line("[", (("/ " * size)[:size], "stale"), "]")
-    solid = _cells(lower, size)
-    hatched = max(_cells(lower if upper is None else upper, size) - solid, 0)
-    empty = ["·"] * (size - solid - hatched)
-    if mark is not None and isfinite(mark) and empty:
-        place = min(round(mark * size), size) - 1 - solid - hatched
-        if place >= 0:
-            empty[place] = "|"
-    if not solid and not hatched and lower == 0 and empty[0] == "·":
-        empty[0] = "▏"
-    return line("[", ("█" * solid + "▒" * hatched, style), ("".join(empty), "dim"), "]")
-
-
-def _cells(ratio: float, size: int) -> int:
-    """Return the cells of a ratio; one at least if it is not 0."""
-    if not isfinite(ratio) or ratio <= 0:
-        return 0
-    return min(max(round(ratio * size), 1), size)
-
-
-class Curve(NamedTuple):
-    """Values from the oldest to the newest, None in gaps, and the style of their line."""
-
-    values: Sequence[Number]
-    style: str
-
-
-def chart(curves: Sequence[Curve], width: int, height: int, top: float) -> list[Text]:
-    """Return the curves in `width` x `height` cells, from 0 to `top`; a gap stays empty. Later curves are above."""
-    bits = [[0] * width for _ in range(height)]
-    styles = [[""] * width for _ in range(height)]
-    for curve in curves:
-        before: int | None = None
-        for x, value in enumerate(_columns(curve.values, 2 * width)):
-            if value is None:
-                before = None
-                continue
-            y = round((1 - max(0.0, min(value / top, 1.0))) * (4 * height - 1)) if top > 0 else 4 * height - 1
-            for dot in _between(y if before is None else before, y):
-                bits[dot // 4][x // 2] |= _DOTS[dot % 4][x % 2]
-                styles[dot // 4][x // 2] = curve.style
-            before = y
-    rows = ([*zip(*row, strict=True)] for row in zip(styles, bits, strict=True))
-    return [line(*((_dots(run), style) for style, run in groupby(row, itemgetter(0)))) for row in rows]
-
-
-def _dots(run: Iterable[tuple[str, int]]) -> str:
-    return "".join(chr(BRAILLE + dots) if dots else " " for _, dots in run)
-
-
-def _columns(values: Sequence[Number], count: int) -> list[Number]:
-    """Return one value per column of dots: the largest of its values; None only if all are None."""
-    size = len(values)
-    begins = [column * size // count for column in range(count + 1)]
-    pieces = [values[begins[at] : max(begins[at + 1], begins[at] + 1)] for at in range(count)]
-    return [max((value for value in piece if value is not None), default=None) for piece in pieces]
-
-
-def _between(before: int, now: int) -> range:
-    """Return the rows of dots from one point to the next, without the first."""
-    if before == now:
-        return range(now, now + 1)
-    return range(before + 1, now + 1) if before < now else range(now, before)
-
 
 COLUMNS = 3
 
-COLOURS = 8
-"""GPUs with a colour of their own. Of more the range is drawn, and the selected one."""
+LABEL_CELLS = 8
+"""Most cells of the name of a row."""
 
 
 class Plot(NamedTuple):
@@ -121,7 +41,7 @@ PLOTS: tuple[Plot, ...] = (
 )
 """In rows of three."""
 
-SMALL_PLOTS: tuple[Plot, ...] = tuple(PLOTS[at] for at in (0, 3, 6))
+SMALL_PLOTS: tuple[Plot, ...] = (PLOTS[0], PLOTS[3], PLOTS[6])
 """Real utilization, SM and DRAM."""
 
 
@@ -130,39 +50,46 @@ def plot_fields(plots: Sequence[Plot]) -> tuple[str, ...]:
     return tuple(name for each in plots for name in each.fields)
 
 
+def plot(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> Drawn:
+    """Return the view of all charts."""
+    return Drawn(charts(PLOTS, model, view, gpus, width, height))
+
+
 def charts(
     plots: Sequence[Plot], model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int
 ) -> list[Text]:
-    """Return charts in `height` lines, with a time axis and a legend."""
-    selected, chart_width = view.current(gpus), (width - COLUMNS + 1) // COLUMNS
-    chart_height = max((height - 2) // (len(plots) // COLUMNS) - 1, 1)
+    """Return charts in at most `height` lines, with a time axis: of the range and the selected GPU if not all fit."""
+    rows, chart_width = (height - 1) // (len(plots) // COLUMNS) - 1, (width - COLUMNS + 1) // COLUMNS
+    selected, label = view.current(gpus), distinguished(map(model.label, gpus), LABEL_CELLS)
     lines: list[Text] = []
     for at in range(0, len(plots), COLUMNS):
-        row = [_chart(each, gpus, selected, chart_width, chart_height) for each in plots[at : at + COLUMNS]]
-        lines += [line(Text(" ").join(parts)) for parts in zip(*row, strict=True)]
+        parts: list[list[Text]] = []
+        for each in plots[at : at + COLUMNS]:
+            curves = [(label[model.label(gpu)], _values(each, gpu), gpu is selected) for gpu in gpus]
+            if len(gpus) > rows:
+                curves = [*_range([values for _, values, _ in curves]), *(each for each in curves if each[2])]
+            parts.append([*_chart(each, curves, chart_width)])
+        lines += [line(Text(" ").join(row)) for row in zip(*parts, strict=True)]
     begin = f"-{duration(view.window)} "  # whatever part of it has samples
     axis = fixed((f"{begin}{'─' * max(chart_width - len(begin) - 4, 0)} now", "dim"), chart_width)
-    return [*lines[: height - 2], line(Text(" ").join([axis] * COLUMNS)), _legend(model, gpus, selected, width)]
+    return [*lines, line(Text(" ").join([axis] * COLUMNS))]
 
 
-def _chart(each: Plot, gpus: Sequence[FleetRow], selected: FleetRow | None, width: int, height: int) -> list[Text]:
-    curves = [Curve(_values(each, gpu), f"series{number}") for number, gpu in enumerate(gpus)]
-    curves = [curve for curve in curves if any(value is not None for value in curve.values)]
+def _chart(each: Plot, curves: Sequence[tuple[str, Sequence[Number], bool]], width: int) -> Iterator[Text]:
     full = f"{each.title} 0..100 %"
-    title = fixed((full if len(full) <= width else each.short, "title"), width)
-    if not curves:
-        return [title, fixed(("no history", "dim"), width), *[line(" " * width)] * (height - 1)]
-    if len(gpus) > COLOURS:
-        chosen = [] if selected is None else [Curve(_values(each, selected), "select")]
-        curves = [*_range([curve.values for curve in curves]), *chosen]
-    return [title, *chart(curves, width, height, 1.0)]
+    yield fixed((full if len(full) <= width else each.short, "title"), width)
+    cells = max((len(label) for label, _, _ in curves), default=0) + 1
+    for label, values, is_selected in curves:
+        shown = trend(values, width - cells, 1.0) if any(one is not None for one in values) else "no history"
+        yield fixed((f"{label:>{cells - 1}} {shown}", "key" if is_selected else ""), width)
 
 
-def _range(columns: Sequence[Sequence[Number]]) -> list[Curve]:
+def _range(columns: Sequence[Sequence[Number]]) -> list[tuple[str, Sequence[Number], bool]]:
     """Return the lowest and the highest value of several GPUs, whose newest values are of the same moment."""
     rows = [*zip_longest(*map(reversed, columns))][::-1]
     numbers = [[value for value in row if value is not None] for row in rows]
-    return [Curve([end(row, default=None) for row in numbers], "dim") for end in (min, max)]
+    ends = (("lowest", min), ("highest", max))
+    return [(name, [end(row, default=None) for row in numbers], False) for name, end in ends]
 
 
 def _values(each: Plot, gpu: FleetRow) -> Sequence[Number]:
@@ -173,13 +100,3 @@ def _values(each: Plot, gpu: FleetRow) -> Sequence[Number]:
         return values
     link = gpu.last("pcie_link_bytes_per_second")
     return [ratio(value, None if link is None else 2 * link) for value in values]
-
-
-def _legend(model: Model, gpus: Sequence[FleetRow], selected: FleetRow | None, width: int) -> Text:
-    if len(gpus) <= COLOURS:
-        items = [(5, line((f"━ {model.label(gpu)}", f"series{number}"))) for number, gpu in enumerate(gpus)]
-    else:
-        items = [(5, line((f"━ lowest and highest of {len(gpus)} GPUs", "dim")))]
-        if selected is not None:
-            items.append((6, line((f"━ GPU {model.label(selected)}", "select"))))
-    return fitting(items, width)

@@ -23,23 +23,18 @@ from pulsed.number_text import (
     trend,
     whole,
 )
-from pulsed.present.terminal.charts import bar
-from pulsed.present.terminal.fleet import DRIVER, gpu_list
+from pulsed.present.terminal.fleet import DRIVER, gpu_table, real_bar
 from pulsed.present.terminal.model import DERIVED, Document, FleetRow, Model, ratio
-from pulsed.present.terminal.text import fixed, line, wrapped
+from pulsed.present.terminal.text import Drawn, bar, fixed, line, wrapped
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.present.terminal.words import (
     BOTTLENECK_MARKS,
-    BOTTLENECKS,
     bottleneck_style,
     class_words,
     health_words,
     real_words,
     words,
 )
-
-HEALTH_ORDER = ("crit", "hot", "warn", "info", "unknown", "ok")
-"""The worst first."""
 
 MINI_FLEET_FROM = 140
 """Minimum width for a column of the other GPUs."""
@@ -110,41 +105,46 @@ _VARIABLES = {
 """Variables of the rules of classes."""
 
 
-def focus(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> list[Text]:
+def focus(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> Drawn:
     """Return the selected GPU, next to the others where there is room."""
     gpu = view.current(gpus)
     if gpu is None:
-        return [line(("no GPU", "dim"))]
-    if not has_mini_fleet(gpus, width):
-        return gpu_lines(gpu, width)
-    others = gpu_list(model, view, gpus, MINI_FLEET_WIDTH, height)
-    pairs = zip_longest(others, gpu_lines(gpu, width - MINI_FLEET_WIDTH - 3), fillvalue=line())
-    return [line(fixed(other, MINI_FLEET_WIDTH), (" │ ", "dim"), one) for other, one in pairs]
+        return Drawn([line(("no GPU", "dim"))])
+    bottlenecks = {rule["class"]: rule["bottleneck"] for rule in model.daemons[gpu.source].get("catalog", "rules", ())}
+    if width < MINI_FLEET_FROM or len(gpus) < 2:
+        return Drawn([*_gpu(gpu, bottlenecks, width)])
+    titles, *others = gpu_table(model, view, gpus, MINI_FLEET_WIDTH)
+    first = max(min(view.place(gpus) - height // 2, len(others) - height + 1), 0)
+    pairs = zip_longest(
+        [titles, *others[first : first + height - 1]],
+        _gpu(gpu, bottlenecks, width - MINI_FLEET_WIDTH - 3),
+        fillvalue=line(),
+    )
+    return Drawn([line(fixed(other, MINI_FLEET_WIDTH), (" │ ", "dim"), one) for other, one in pairs])
 
 
-def has_mini_fleet(gpus: Sequence[FleetRow], width: int) -> bool:
-    """Return whether all GPUs are next to the selected one."""
-    return width >= MINI_FLEET_FROM and len(gpus) > 1
-
-
-def gpu_lines(gpu: FleetRow, width: int) -> list[Text]:
-    """Return everything about a GPU."""
-    title = f"GPU {gpu.node}/{gpu.name} {gpu.mig_profile} {gpu.model}".replace("  ", " ")
-    reasons = () if gpu.stale else class_reasons(gpu.class_reason)
-    is_held = gpu.use == "held" and gpu.class_age is not None
-    return [
-        line((title, "title"), "   ", health_words(gpu), "   ", f"RU {real_words(gpu)}"),
-        class_words(gpu),
-        *(row for reason in reasons for row in wrapped(reason, width, "  ")),
-        *_missing_and_limit(gpu.detail, width),
-        *([line((f"idle but held for {duration(gpu.class_age)}", "warn"))] if is_held else []),
-        *_health(gpu.detail, width),
-        *_table(gpu, width),
-        *_class_strip(gpu, width),
-        *_accounting(gpu.detail),
-        *_owners(gpu.detail),
-        *_identity(gpu),
-    ]
+def _gpu(gpu: FleetRow, bottlenecks: Mapping[str, str], width: int) -> Iterator[Text]:
+    """Yield everything about a GPU; `bottlenecks` are of each class."""
+    title = " ".join(part for part in (f"GPU {gpu.node}/{gpu.name}", gpu.mig_profile, gpu.model) if part)
+    yield line((title, "title"), "   ", health_words(gpu), "   ", f"RU {real_words(gpu)}")
+    yield class_words(gpu)
+    for reason in () if gpu.stale else class_reasons(gpu.class_reason):
+        yield from wrapped(reason, width)
+    if missing := gpu.detail.get("real_utilization", {}).get("missing_inputs"):
+        yield from wrapped(f"missing: {', '.join(missing)}; `pulsed doctor` lists how to supply them", width)
+    saturation = gpu.detail.get("saturation", {})
+    if saturation.get("limiting_resource") not in (None, "unknown"):
+        shares = [f"{name} {percent(value)} %" for name, value in saturation["resources"].items() if value is not None]
+        yield line(f"  limited by {saturation['limiting_resource']}: {', '.join(shares)}")
+    if gpu.use == "held" and gpu.class_age is not None:
+        yield line((f"idle but held for {duration(gpu.class_age)}", "warn"))
+    yield from _health(gpu.detail, width)
+    yield from _table(gpu, width)
+    yield from _class_strip(gpu, bottlenecks, width)
+    yield from _accounting(gpu.detail, bottlenecks)
+    yield from _owners(gpu.detail)
+    yield line(("UUID ", "title"), gpu.uuid or MISSING)
+    yield Text("   ").join(line((f"{name} ", "title"), text) for name, text in _facts(gpu).items())
 
 
 def class_reasons(reason: Document) -> Iterator[str]:
@@ -158,7 +158,9 @@ def class_reasons(reason: Document) -> Iterator[str]:
     if candidates := reason["candidates"]:
         yield f"unknown: the inputs allow {', '.join(map(words, candidates))}"
         if inputs := reason["deciding_inputs"]:
-            yield f"these inputs would decide it: {', '.join(_input(name, each) for name, each in inputs.items())}"
+            fields = {name: f" (DCGM field {each['fields'][0]['id']})" if each["fields"] else ""
+                      for name, each in inputs.items()}  # fmt: skip
+            yield f"these inputs would decide it: {', '.join(name + field for name, field in fields.items())}"
         return
     if raw != reason["class"]:
         yield f"the newest sample alone is {words(raw)}; a class changes when it lasts"
@@ -175,32 +177,20 @@ def _condition(condition: Document) -> str:
     return f"{_VARIABLES.get(variable) or variable}{c2c} {value} ({condition['comparison']} {threshold})"
 
 
-def _input(name: str, quantity: Document) -> str:
-    fields = quantity["fields"]
-    return f"{name} (DCGM field {fields[0]['id']})" if fields else name
-
-
-def _missing_and_limit(detail: Document, width: int) -> Iterator[Text]:
-    if missing := detail.get("real_utilization", {}).get("missing_inputs"):
-        yield from wrapped(f"missing: {', '.join(missing)}; `pulsed doctor` lists how to supply them", width, "  ")
-    saturation = detail.get("saturation", {})
-    if saturation.get("limiting_resource") not in (None, "unknown"):
-        shares = [f"{name} {percent(value)} %" for name, value in saturation["resources"].items() if value is not None]
-        yield line(f"  limited by {saturation['limiting_resource']}: {', '.join(shares)}")
-
-
 def _health(detail: Document, width: int) -> Iterator[Text]:
+    """Yield the checks with evidence and remedy, the worst first."""
     checks = detail.get("health", {}).get("checks", [])
-    for check in sorted(checks, key=lambda each: HEALTH_ORDER.index(each["state"])):
+    order = ("crit", "hot", "warn", "info", "unknown", "ok")
+    for check in sorted(checks, key=lambda each: order.index(each["state"])):
         if check["state"] in ("ok", "unknown"):
-            yield from wrapped(check["message"], width, "  ")
+            yield from wrapped(check["message"], width)
             continue
         evidence = ", ".join(f"{name} {whole(value) if value is None or value == int(value) else value}"
                              for name, value in check["evidence"].items())  # fmt: skip
         since = "" if check["since"] is None else f" since {_date(check['since'])}"
         yield from wrapped(f"{check['state'].upper()} {check['message']}{since}", width, "", check["state"])
         yield line((f"  evidence: {evidence}", "dim"))
-        yield from wrapped(f"What to do: {check['remedy']}", width, "  ")
+        yield from wrapped(f"What to do: {check['remedy']}", width)
     if unknown := sum(check["state"] == "unknown" for check in checks):
         yield line((f"  {unknown} of {len(checks)} checks are unknown: they have no data", "dim"))
 
@@ -218,46 +208,46 @@ def _table(gpu: FleetRow, width: int) -> Iterator[Text]:
         head = f"{left(group, names)} {right('now', now)} {left('of max' if bars else '', bars)} trend{span}"
         yield line((head, "title"))
         for title, name, full, is_optional in metrics:
-            value, top = _value(gpu, name), _metric(gpu, full) if isinstance(full, str) else full
+            value, top = _value(gpu, name), _value(gpu, full, is_last=True) if isinstance(full, str) else full
             past = gpu.history.fields.get(name, ())
             if is_optional and value is None and all(each is None for each in past):
                 continue
             is_real = name == "real_utilization_ratio"
+            shown = real_bar(gpu, bars) if is_real else bar(bars, "", ratio(value, top))
             style = bottleneck_style(gpu) if is_real else ""
-            shown = bar(bars, style, *gpu.bounds, gpu.number(DRIVER)) if is_real else bar(bars, "", ratio(value, top))
             text = f"{left(title, names)} {right(field_text_with_unit(name, value), now)} "
             yield line(text, shown if bars and top is not None else " " * bars, " ", (trend(past, trends, top), style))
     yield line(f"{left('PCIe replays', names)} {right(rate(gpu.replays_per_second), now)} /s")
 
 
-def _metric(gpu: FleetRow, name: str) -> Number:
-    """Return a derived number, or a metric of the GPU's document."""
-    value = gpu.last(name) if name in DERIVED else gpu.detail.get("metrics", {}).get(name)
+def _value(gpu: FleetRow, name: str, *, is_last: bool = False) -> Number:
+    """Return a number of the summary or of the GPU's document; of a stale GPU only on request, or None."""
+    if gpu.stale and not is_last:
+        return None
+    value = gpu.last(name)
+    value = gpu.detail.get("metrics", {}).get(name) if value is None and name not in DERIVED else value
     return value if isinstance(value, (int, float)) else None
 
 
-def _value(gpu: FleetRow, name: str) -> Number:
-    value = gpu.number(name)
-    return _metric(gpu, name) if value is None and not gpu.stale else value
-
-
-def _class_strip(gpu: FleetRow, width: int) -> Iterator[Text]:
+def _class_strip(gpu: FleetRow, bottlenecks: Mapping[str, str], width: int) -> Iterator[Text]:
     """Yield the class of each point as its mark; a gap is a space."""
     if not (times := gpu.history.times):
         return
-    classes = parts(gpu.history.fields.get("workload_class", ()), width)
     legend = " ".join(f"{mark} {name}" for name, mark in BOTTLENECK_MARKS.items()) + " ? unknown"
     yield line((f"class over the last {duration(times[-1] - times[0])}: ", "title"), (legend, "dim"))
+    classes = parts(gpu.history.fields.get("workload_class", ()), width)
     most_frequent = [Counter(part).most_common(1)[0][0] for part in classes]
-    styles = [BOTTLENECKS.get(each, "unknown") for each in most_frequent]
-    marks = [
-        " " if each is None else BOTTLENECK_MARKS.get(style, "?")
-        for each, style in zip(most_frequent, styles, strict=True)
-    ]
-    yield line(*zip(marks, styles, strict=True))
+    styles = [bottlenecks.get(each, "unknown") for each in most_frequent]
+    marks = [BOTTLENECK_MARKS.get(style, "?") for style in styles]
+    yield line(
+        *(
+            (" " if each is None else mark, style)
+            for each, mark, style in zip(most_frequent, marks, styles, strict=True)
+        )
+    )
 
 
-def _accounting(detail: Document) -> Iterator[Text]:
+def _accounting(detail: Document, bottlenecks: Mapping[str, str]) -> Iterator[Text]:
     account = detail.get("accounting")
     if not account or account["since"] is None:
         return
@@ -269,32 +259,31 @@ def _accounting(detail: Document) -> Iterator[Text]:
         energy = metric(joules[name] / 3600, "Wh") if name in joules else MISSING
         share = percent(ratio(seconds[name], observed))
         numbers = f"{right(duration(seconds[name]), 7)} {right(share, 4)} % {right(energy, 10)}"
-        yield line((f"  {left(words(name), 24)} {numbers}", BOTTLENECKS.get(name, "unknown")))
+        yield line((f"  {left(words(name), 24)} {numbers}", bottlenecks.get(name, "unknown")))
     if idle := counters["idle_seconds"]:
         yield line("  idle: " + ", ".join(f"{kind} {duration(value)}" for kind, value in idle.items()))
 
 
 def _owners(detail: Document) -> Iterator[Text]:
     attribution = detail.get("attribution")
-    if attribution is None:
-        return
-    if not attribution["owners"]:
+    if attribution is not None and not attribution["owners"]:
         yield line(("Owners ", "title"), "none" if attribution["known"] else "not known")
-    for owner in attribution["owners"]:
+    for owner in attribution["owners"] if attribution else ():
         names = ("user", "account", "partition", "namespace", "name", "container", "workload")
         texts = [f"{name} {owner[name]}" for name in names if owner.get(name)]
         yield line(("Owner ", "title"), ", ".join([f"{owner['kind']} {owner['id']}", *texts]))
 
 
-def _identity(gpu: FleetRow) -> list[Text]:
-    ecc = _metric(gpu, "ecc_mode")
-    facts = {
-        "P-state": whole(_metric(gpu, "performance_state")),
-        "PCIe": f"gen {whole(_metric(gpu, 'pcie_link_generation'))} x{whole(_metric(gpu, 'pcie_link_width'))}",
+def _facts(gpu: FleetRow) -> Mapping[str, str]:
+    ecc, xid, state, generation, lanes = (
+        _value(gpu, name, is_last=True)
+        for name in ("ecc_mode", "xid_last_code", "performance_state", "pcie_link_generation", "pcie_link_width")
+    )
+    return {
+        "P-state": whole(state),
+        "PCIe": f"gen {whole(generation)} x{whole(lanes)}",
         "ECC": MISSING if ecc is None else "on" if ecc else "off",
-        "last XID": whole(_metric(gpu, "xid_last_code")),
+        "last XID": whole(xid),
         "weights": str(gpu.detail.get("real_utilization", {}).get("preset", MISSING)),
         "sample": f"{duration(gpu.age)} old",
     }
-    texts = Text("   ").join(line((f"{name} ", "title"), text) for name, text in facts.items())
-    return [line(("UUID ", "title"), gpu.uuid or MISSING), line(texts)]

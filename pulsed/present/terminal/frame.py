@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import localtime, strftime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console, Group
 from rich.text import Text
 
 from pulsed.number_text import duration, gibibytes, metric, percent, span
-from pulsed.present.terminal.charts import PLOTS, charts
+from pulsed.present.terminal.charts import plot
 from pulsed.present.terminal.fleet import fleet
 from pulsed.present.terminal.focus import focus
-from pulsed.present.terminal.lists import changes, help_text, jobs, source_list
+from pulsed.present.terminal.lists import changes, help_text, job_rows, jobs, listed_changes, source_list
 from pulsed.present.terminal.model import FleetRow, Model, total
-from pulsed.present.terminal.text import Theme, fitting, line, styles, wrapped
+from pulsed.present.terminal.text import Drawn, Theme, fitting, line, styles, wrapped
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.printable import ascii_text, clean
 
@@ -29,47 +28,50 @@ class View(NamedTuple):
 
     Attributes:
         draw: returns its lines for a model, a state, the GPUs that pass the filter, a width and a height.
-        is_list: a list of lines; otherwise keys select a GPU, and the filter is one of GPUs.
+        rows: returns what keys select; None if they scroll.
+        is_list: its rows are no GPUs, and the filter is a text.
     """
 
-    draw: Callable[[Model, ViewState, Sequence[FleetRow], int, int], list[Text]]
+    draw: Callable[[Model, ViewState, Sequence[FleetRow], int, int], Drawn]
+    rows: Callable[[Model, ViewState], Iterable[Any]] | None = None
     is_list: bool = True
 
 
+def _shown(model: Model, view: ViewState) -> list[FleetRow]:
+    return view.shown(model)
+
+
 VIEWS: Mapping[str, View] = {
-    "fleet": View(fleet, is_list=False),
-    "gpu": View(focus, is_list=False),
-    "plot": View(partial(charts, PLOTS), is_list=False),
-    "events": View(changes),
-    "work": View(jobs),
+    "fleet": View(fleet, _shown, is_list=False),
+    "gpu": View(focus, _shown, is_list=False),
+    "plot": View(plot, _shown, is_list=False),
+    "events": View(changes, listed_changes),
+    "work": View(jobs, job_rows),
     "sources": View(source_list),
     "help": View(help_text),
 }
 """By name, in the order of the keys `1` to `7`; names and keys match the web page."""
 
 
-def shown_gpus(model: Model, view: ViewState) -> list[FleetRow]:
-    """Return the GPUs of a view, in order. The filter of `view` must be valid."""
-    return list(model.gpus) if VIEWS[view.view].is_list else view.shown(model)
-
-
-def body(draw: Callable[[], list[Text]], width: int) -> list[Text]:
-    """Return lines that are drawn from documents; an error if these are of another version."""
+def body(draw: Callable[[], Drawn], width: int) -> Drawn:
+    """Return what is drawn from documents; an error if these are of another version."""
     try:
         return draw()
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         text = f"this view cannot show what the daemon answered, which may be of another version: {clean(repr(error))}"
-        return list(wrapped(text, width, "", "crit"))
+        return Drawn(wrapped(text, width, "", "crit"))
 
 
-def frame(model: Model, view: ViewState, width: int, height: int) -> list[Text]:
+def frame(model: Model, view: ViewState, width: int, height: int) -> Drawn:
     """Return the lines of a frame; `height` applies to charts, and decides whether GPUs are cards."""
     if width < MIN_WIDTH or height < MIN_HEIGHT:
-        return [line(f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells")]
+        return Drawn([line(f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells")])
 
-    def draw() -> list[Text]:
-        gpus = shown_gpus(model, view)
-        return [*header(model, view, gpus, width), *VIEWS[view.view].draw(model, view, gpus, width, height - 2)]
+    def draw() -> Drawn:
+        gpus = list(model.gpus) if VIEWS[view.view].is_list else view.shown(model)
+        head = [fitting(_place(model, view, gpus), width), fitting(_sums(model, gpus), width, " | ")]
+        lines, titles, shown = VIEWS[view.view].draw(model, view, gpus, width, height - len(head))
+        return Drawn([*head, *lines], titles + 2, range(shown.start + 2, shown.stop + 2))
 
     return body(draw, width)
 
@@ -86,14 +88,9 @@ def printed(
         theme=styles(theme),
     )
     with console.capture() as capture:
-        console.print(Group(*frame(model, view, size[0], size[1] - 1)))
+        console.print(Group(*frame(model, view, size[0], size[1] - 1).lines))
     text = "".join(f"{each.rstrip()}\n" for each in capture.get().rstrip().split("\n"))
     return ascii_text(text) if ascii else text
-
-
-def header(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int) -> list[Text]:
-    """Return the two lines above a view."""
-    return [fitting(_place(model, view, gpus), width), fitting(_sums(model, gpus), width, " | ")]
 
 
 def _place(model: Model, view: ViewState, gpus: Sequence[FleetRow]) -> Iterator[tuple[int, Text]]:
@@ -108,14 +105,13 @@ def _place(model: Model, view: ViewState, gpus: Sequence[FleetRow]) -> Iterator[
         lost = sum(map(model.is_lost, model.daemons))
         yield 9, line((f"{len(model.daemons) - lost}/{len(model.daemons)} daemons", "crit" if lost else "bold"))
     yield 8, line(_freshness(model, view))
-    sources = [source for daemon in model.daemons for source in daemon.sources]
-    if any(source.get("demo") for source in sources):
+    if any(source.get("demo") for source in model.sources):
         yield 7, line(("DEMO", "warn"))
     if view.filter:
         yield 6, line((f"filter: {view.filter}", "key"))
     if view.sort != "index" or view.reverse:
         yield 5, line((f"by {view.sort}{' reversed' if view.reverse else ''}", "key"))
-    kinds = dict.fromkeys(f"{source['kind']} {duration(source['interval_seconds'])}" for source in sources)
+    kinds = dict.fromkeys(f"{source['kind']} {duration(source['interval_seconds'])}" for source in model.sources)
     yield 3, line((", ".join(kinds), "dim"))
     yield 4, line((strftime("%H:%M:%S", localtime(model.time)), "dim"))
     if not VIEWS[view.view].is_list and (selected := view.current(gpus)) is not None:
@@ -128,8 +124,7 @@ def _freshness(model: Model, view: ViewState) -> tuple[str, str]:
     error = next((daemon.error for daemon in model.daemons if daemon.error), "")
     if error and all(map(model.is_lost, model.daemons)):
         return error, "crit"
-    sources = [source for daemon in model.daemons for source in daemon.sources]
-    if sources and all(source.get("ended") for source in sources):
+    if model.sources and all(source.get("ended") for source in model.sources):
         return "the recording is over", "dim"
     ages = [gpu.age for gpu in model.gpus if not gpu.stale]
     if not ages:
@@ -161,7 +156,7 @@ def _sums(model: Model, shown: Sequence[FleetRow]) -> Iterator[tuple[int, Text]]
     alarms = [(f"{states[name]} {name} ", name) for name in ("crit", "hot", "warn", "unknown") if states[name]]
     stale = [(f"{count - len(fresh)} stale", "stale")] if len(fresh) < count else []
     yield 9, line(*alarms, *stale)
-    if len(model.daemons) == 1 and not model.has_several_nodes and (host := model.daemons[0].host) is not None:
+    if len(model.daemons) == 1 and not model.has_several_nodes and (host := model.daemons[0].documents.get("host")):
         threads = "--" if host["cpu_count"] is None else host["cpu_count"]
         yield 4, line(f"CPU {percent(host['cpu_busy_ratio'])} % of {threads}")
         yield 4, line(f"RAM {gibibytes(host['memory_used_bytes'])}/{gibibytes(host['memory_bytes'])} GiB")

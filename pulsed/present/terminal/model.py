@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
 
 from pulsed.number_text import Number, field_text
 
 Document = Mapping[str, Any]
+Identity = tuple[str, str, str, str]
+"""Node, index, UUID and MIG id of a GPU; empty ones are not known."""
 
 LOST_SECONDS = 5.0
 """Without an answer of the daemon for this time its GPUs are stale."""
@@ -39,13 +43,6 @@ class GpuHistory(NamedTuple):
 
 
 NO_HISTORY = GpuHistory()
-
-
-class Gpu(NamedTuple):
-    """A GPU as paths name it."""
-
-    node: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +91,10 @@ class FleetRow:
     def name(self) -> str:
         """The name in paths of the API: index, or `index:MIG id`."""
         return gpu_name(self.gpu or self.uuid, self.mig_id)
+
+    def path(self, route: str = "") -> str:
+        """Return the path of a route of this GPU."""
+        return f"/gpus/{quote(self.name, safe='')}{route}?{urlencode({'node': self.node})}"
 
     def number(self, name: str) -> Number:
         """Return a field or derived number; None if it is missing or the GPU is stale."""
@@ -158,8 +159,7 @@ def _nvlink(gpu: FleetRow) -> Number:
 
 
 def _pcie_link(gpu: FleetRow) -> Number:
-    generation, width = gpu.last("pcie_link_generation"), gpu.last("pcie_link_width")
-    lane = None if generation is None else _LANE_BYTES.get(int(generation))
+    lane, width = _LANE_BYTES.get(int(gpu.last("pcie_link_generation") or 0)), gpu.last("pcie_link_width")
     return None if lane is None or width is None else lane * width
 
 
@@ -180,40 +180,31 @@ class Answers:
     Attributes:
         label: its address, or that it is pulsed's own.
         error: of the last request; empty while it answers.
+        documents: by the name of the request; empty for one that the daemon does not have.
         before: the summary of the sample before.
         arrived: monotonic seconds of the summary.
         seconds: duration of its request.
-        processes: None if they are not published.
     """
 
     label: str
     error: str = ""
-    summary: Document | None = None
+    documents: Mapping[str, Document] = field(default_factory=dict)
     before: Document | None = None
-    arrived: float | None = None
-    seconds: float | None = None
-    version: str = ""
-    host: Document | None = None
-    kept_fields: frozenset[str] = frozenset()
-    details: Mapping[Gpu, Document] = field(default_factory=dict)
-    history: Document | None = None
-    events: tuple[Document, ...] = ()
-    jobs: tuple[Document, ...] = ()
-    processes: tuple[Document, ...] | None = None
-    class_reasons: Mapping[Gpu, Document] = field(default_factory=dict)
+    arrived: float = 0.0
+    seconds: float = 0.0
 
     @property
     def node(self) -> str:
         """The name of its node; empty before the first answer."""
-        return str(self.summary.get("node", "")) if self.summary else ""
+        return str(self.get("summary", "node", ""))
 
-    @property
-    def sources(self) -> Sequence[Document]:
-        """The daemon's sources, as in `/gpus`."""
-        return tuple(self.summary.get("sources", ())) if self.summary else ()
+    def get(self, document: str, key: str, default: Any = None) -> Any:
+        """Return an entry of a document; the default if it is absent or null."""
+        found = self.documents.get(document, {}).get(key)
+        return default if found is None else found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Model:
     """Everything that can be shown.
 
@@ -231,7 +222,7 @@ class Model:
 
     def age(self, daemon: Answers) -> Number:
         """Return the seconds since the last answer of a daemon; None before the first."""
-        return None if daemon.arrived is None else max(self.now - daemon.arrived, 0.0)
+        return max(self.now - daemon.arrived, 0.0) if "summary" in daemon.documents else None
 
     def is_lost(self, daemon: Answers) -> bool:
         """Return whether a daemon has not answered for a while."""
@@ -239,6 +230,11 @@ class Model:
         return age is None or age > LOST_SECONDS
 
     @property
+    def sources(self) -> list[Document]:
+        """The sources of all daemons."""
+        return [source for daemon in self.daemons for source in daemon.get("summary", "sources", ())]
+
+    @cached_property
     def has_several_nodes(self) -> bool:
         """Whether GPUs are of more than one node."""
         return len({gpu.node for gpu in self.gpus}) > 1
@@ -262,39 +258,56 @@ def model_of(daemons: Sequence[Answers], now: float, wall_time: float, cost: tup
 
 
 def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[FleetRow]:
-    summary = daemon.summary
-    if summary is None or daemon.arrived is None:
+    if (summary := daemon.documents.get("summary")) is None:
         return []
     waited, time = max(now - daemon.arrived, 0.0), seconds_of(summary["time"])
     is_silent = waited > LOST_SECONDS
     nothing: list[Any] = [None] * len(summary["stale"])
-    since, candidates, problems = (summary.get(name) or nothing for name in ("class_since", "candidates", "problem"))
-    known, applicable = (summary.get(name) or nothing for name in ("known_checks", "applicable_checks"))
-    replays, histories = _replay_rates(summary, daemon.before) or nothing, _histories(daemon.history)
+    names = (
+        *("stale", "sample_time", "owners", "class_since", "candidates", "problem"),
+        *("known_checks", "applicable_checks"),
+    )
+    columns = {**summary["gpus"], **{name: summary.get(name) or nothing for name in names}}
+    replays, times = _replay_rates(summary, daemon.before) or nothing, daemon.get("history", "time", ())
+    histories = {_identity(each): GpuHistory(times, _means(each)) for each in daemon.get("history", "gpus", ())}
     rows = []
-    for at, is_stale in enumerate(summary["stale"]):
+    for at, replay_rate in enumerate(replays):
+        one = {name: column[at] for name, column in columns.items()}
+        identity, is_stale = _identity(one), one["stale"] or is_silent
         values = {name: column[at] for name, column in summary["fields"].items()}
-        identity = (summary["gpus"][name][at] or "" for name in ("node", "gpu", "uuid", "mig_id", "mig_profile"))
-        node, gpu, uuid, mig_id, profile = identity
-        path, owners = Gpu(node, gpu_name(gpu or uuid, mig_id)), summary["owners"][at]
         row = FleetRow(
-            *(source, node, gpu, uuid, mig_id, profile, (summary["gpus"]["model"][at] or "").removeprefix("NVIDIA ")),
+            *(source, *identity, one["mig_profile"] or "", (one["model"] or "").removeprefix("NVIDIA ")),
             values | {"health_state": "unknown"} if is_silent else values,
-            stale=is_stale or is_silent,
-            age=max(0.0, time - summary["sample_time"][at]) + waited,
-            owners=None if owners is None else tuple(owners),
-            class_age=None if since[at] is None else max(wall_time - since[at], 0.0),
-            candidates=tuple(candidates[at] or ()),
-            problem="" if is_silent else problems[at] or "",
-            replays_per_second=None if is_stale or is_silent else replays[at],
-            known_checks=known[at] or 0,
-            applicable_checks=applicable[at] or 0,
-            detail=daemon.details.get(path, {}),
-            class_reason=daemon.class_reasons.get(path, {}),
-            history=histories.get((node, gpu, mig_id), NO_HISTORY),
+            stale=is_stale,
+            age=max(0.0, time - one["sample_time"]) + waited,
+            owners=None if one["owners"] is None else tuple(one["owners"]),
+            class_age=None if one["class_since"] is None else max(wall_time - one["class_since"], 0.0),
+            candidates=tuple(one["candidates"] or ()),
+            problem="" if is_silent else one["problem"] or "",
+            replays_per_second=None if is_stale else replay_rate,
+            known_checks=one["known_checks"] or 0,
+            applicable_checks=one["applicable_checks"] or 0,
+            detail=_of(identity, daemon.documents.get("detail")),
+            class_reason=_of(identity, daemon.documents.get("class")),
+            history=histories.get(identity, NO_HISTORY),
         )
         rows.append(row)
     return rows
+
+
+def _identity(document: Document) -> Identity:
+    node, gpu, uuid, mig_id = (str(document.get(name) or "") for name in ("node", "gpu", "uuid", "mig_id"))
+    return node, gpu, uuid, mig_id
+
+
+def _of(identity: Identity, document: Document | None) -> Document:
+    """Return a document about this GPU, or an empty one."""
+    return document if document and _identity(document) == identity else {}
+
+
+def _means(gpu: Document) -> Mapping[str, Sequence[Any]]:
+    """Return the points of a GPU of `/history` by field."""
+    return {name: each["mean"] if isinstance(each, dict) else each for name, each in gpu["fields"].items()}
 
 
 def seconds_of(text: str) -> float:
@@ -311,16 +324,3 @@ def _replay_rates(summary: Document, before: Document | None) -> Sequence[Number
         None if a is None or b is None or later <= earlier or a < b else (a - b) / (later - earlier)
         for a, b, later, earlier in zip(new, old, summary["sample_time"], before["sample_time"], strict=False)
     ]
-
-
-def _histories(document: Document | None) -> Mapping[tuple[str, str, str], GpuHistory]:
-    """Return the history of each GPU of `/history` by node, GPU and MIG id."""
-    if document is None:
-        return {}
-    return {
-        (gpu["node"], gpu["gpu"], gpu["mig_id"] or ""): GpuHistory(
-            document["time"],
-            {name: each["mean"] if isinstance(each, dict) else each for name, each in gpu["fields"].items()},
-        )
-        for gpu in document["gpus"]
-    }

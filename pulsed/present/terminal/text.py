@@ -5,15 +5,16 @@ Texts must be clean: no control characters. Styles have the colours of the web p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from textwrap import TextWrapper
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from rich.cells import cell_len
 from rich.text import Text
 from rich.theme import Theme as Styles
 
-from pulsed.number_text import ELLIPSIS, left
+from pulsed.number_text import ELLIPSIS, Number, left
 
 Part = Text | str | tuple[str, str]
 """A text, or one with the name of its style."""
@@ -22,15 +23,23 @@ Row = TypeVar("Row")
 Kept = TypeVar("Kept")
 
 
+class Drawn(NamedTuple):
+    """The lines of a view: the first ones are titles, which stay when others scroll; `selected` are kept in sight."""
+
+    lines: Sequence[Text]
+    titles: int = 0
+    selected: range = range(0)
+
+
 def line(*parts: Part) -> Text:
     """Return parts as one line, which is cut where it does not fit."""
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
-def wrapped(text: str, width: int, indent: str, style: str = "") -> Iterator[Text]:
-    """Yield a text in lines, all of them indented."""
-    options = TextWrapper(width, indent, indent, break_long_words=False, break_on_hyphens=False)
-    yield from (line((row, style)) for row in options.wrap(" ".join(text.split())))
+def wrapped(text: str | None, width: int, indent: str = "  ", style: str = "") -> list[Text]:
+    """Return a text in lines, all of them indented."""
+    rows = wrap(text or "", width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return [line((row, style)) for row in rows]
 
 
 def fixed(part: Part, width: int, align: Literal["left", "right"] = "left") -> Text:
@@ -62,33 +71,30 @@ def distinguished(texts: Iterable[str], width: int) -> dict[str, str]:
 
     Common words at the beginning and common domains are left out as a whole; an ellipsis marks the former.
     """
-    names = sorted(set(texts))
-    if all(cell_len(name) <= width for name in names):
-        return {name: name for name in names}
-    shared = _shared(names[0], names[-1])
-    ends = sorted(name[shared:][::-1] for name in names)
-    end = _shared(ends[0], ends[-1])
-    while end and ends[0][end - 1] not in ".-":  # of a domain, not the number of a GPU
-        end -= 1
-    shown = {name: name[: len(name) - end] for name in names}
-    words = [at for at in range(2, shared + 1) if not names[0][at - 1].isalnum()]
-    longest = max(cell_len(text) for text in shown.values())
-    start = next((at for at in words if longest - cell_len(names[0][:at]) < width), words[-1] if words else 0)
-    if longest > width and start:
-        shown = {name: ELLIPSIS + text[start:] for name, text in shown.items()}
+    shown = {name: name for name in texts}
+    if all(cell_len(name) <= width for name in shown):
+        return shown
+    start = _common_start(shown)
+    end = _common_start(name[len(start) :][::-1] for name in shown)[::-1]
+    domain = re.search(r"[.-].*|$", end, re.DOTALL)  # not the number of a GPU
+    shown = {name: name.removesuffix(domain[0] if domain else "") for name in shown}
+    longest = max(map(cell_len, shown.values()))
+    words = [at for at in range(2, len(start) + 1) if not start[at - 1].isalnum()]
+    if longest > width and words:
+        begin = next((at for at in words if longest - cell_len(start[:at]) < width), words[-1])
+        shown = {name: ELLIPSIS + text[begin:] for name, text in shown.items()}
     return {name: _without_middle(text, width) for name, text in shown.items()}
 
 
-def _shared(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at the beginning; 0 for the same text."""
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+def _common_start(texts: Iterable[str]) -> str:
+    """Return what all texts begin with; nothing of a single one."""
+    first, last = min(names := [*texts]), max(names)
+    return first[: next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), 0)]
 
 
 def _without_middle(text: str, width: int) -> str:
-    if cell_len(text) <= width:
-        return text
-    if cell_len(text) != len(text) or width < 3:
-        return left(text, width)
+    if cell_len(text) <= width or cell_len(text) != len(text) or width < 3:
+        return text if cell_len(text) <= width else left(text, width)
     head = (width - 1) // 3
     return text[:head] + ELLIPSIS + text[len(text) - (width - 1 - head) :]
 
@@ -138,10 +144,30 @@ def _column(column: TableColumn[Row], rows: Sequence[Row], named: Sequence[Row],
         names = distinguished((line(column.cell(row)).plain for row in named), width)
         for cell in cells:
             cell.plain = names[cell.plain]
-    cells.insert(0, line((column.title, "title")))
-    for cell in cells:
-        cell.align(column.align, width)
-    return cells
+    return [fixed(cell, width, column.align) for cell in (line((column.title, "title")), *cells)]
+
+
+def row_text(columns: Iterable[TableColumn[Row]], row: Row) -> str:
+    """Return all cells of a row, in lower case, however narrow the table is."""
+    return " ".join(line(column.cell(row)).plain for column in columns).lower()
+
+
+def bar(width: int, style: str, lower: Number, upper: Number = None, mark: Number = None) -> Text:
+    """Return a bar with brackets, `width` cells in all.
+
+    It is solid up to `lower` and hatched from there to `upper`; without any number it is hatched all over. A known 0 is
+    a tick at the origin. `mark` is the place of another number, which is drawn where the bar is empty.
+    """
+    size = max(width - 2, 1)
+    if lower is None:
+        return line("[", (("/ " * size)[:size], "stale"), "]")
+    solid, most = (min(max(round(each * size), each > 0), size) for each in (lower, max(lower, upper or 0)))
+    empty = ["·"] * (size - most)
+    if mark is not None and round(mark * size) > most:
+        empty[min(round(mark * size), size) - 1 - most] = "|"
+    if not most and empty[0] == "·":
+        empty[0] = "▏"
+    return line("[", ("█" * solid + "▒" * (most - solid), style), ("".join(empty), "dim"), "]")
 
 
 Theme = Literal["dark", "light", "16", "none"]
@@ -163,14 +189,6 @@ _STYLES: Mapping[str, tuple[str, str, str]] = {
     "hot": ("bold #EB834C", "bold #A8400B", "bold bright_red"),
     "crit": ("bold #F63171", "bold #C00040", "bold red"),
     "stale": ("dim #B1B1C9", "dim #5A5A72", "dim"),
-    "series0": ("#2FE6A0", "#024F3F", "green"),
-    "series1": ("#3D96EE", "#1466F0", "blue"),
-    "series2": ("#FFC933", "#8A6516", "yellow"),
-    "series3": ("#E0609A", "#8E0070", "magenta"),
-    "series4": ("#9AD0FF", "#0A7D8C", "cyan"),
-    "series5": ("#EB834C", "#A8400B", "bright_green"),
-    "series6": ("#B99CFF", "#5B3FC4", "bright_blue"),
-    "series7": ("#E6EDF3", "#1B1F24", "bright_magenta"),
 }
 """Styles of the themes dark, light and 16. Classes differ for all kinds of colour vision, and busy is not red."""
 

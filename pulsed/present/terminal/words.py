@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rich.text import Text
 
 from pulsed.number_text import duration, percent, span
 from pulsed.present.terminal.model import FleetRow
 from pulsed.present.terminal.text import line
 
-BOTTLENECKS: Mapping[str, str] = {
-    "idle": "idle",
-    "tensor_heavy_compute": "compute",
-    "tensor_compute": "compute",
-    "fp64_hpc_compute": "compute",
-    "io_or_data_loading": "io",
-    "memory_bound": "memory",
-    "compute_heavy": "compute",
-    "compute_active": "compute",
-    "memory_active": "memory",
-    "busy_low_sm_use": "mixed",
-    "low_utilization": "mixed",
-    "mixed_or_moderate": "mixed",
-}
-"""Bottleneck of each workload class."""
-
-ABBREVIATIONS = (
-    ("RU", "real utilization"),
-    ("TC", "tensor"),
-    ("util", "GPU utilization of the driver"),
-    ("occ", "SM occupancy"),
-    ("GR", "graphics engine"),
-    ("cp", "memory utilization (copies)"),
-    ("NVL", "NVLink"),
-    ("lim", "resource nearest to its limit"),
-)
-"""Abbreviations of cards and columns with their meanings, the most important first."""
-
 BOTTLENECK_MARKS = {"compute": "C", "memory": "M", "io": "I", "mixed": "X", "idle": "-"}
 HEALTH_MARKS = {"ok": " ", "info": "i", "warn": "!", "hot": "^", "crit": "x"}
+
+ABBREVIATIONS = (
+    "RU real utilization  TC tensor  UTIL GPU utilization of the driver  OCC SM occupancy  GR graphics engine"
+    "  COPY memory utilization  LIMIT resource nearest to its limit"
+)
+"""Abbreviations of columns with their meanings, the most important first."""
 
 
 def words(name: str) -> str:
@@ -74,12 +50,12 @@ def health_words(gpu: FleetRow) -> tuple[str, str]:
     """
     if gpu.stale and gpu.health in ("unknown", "ok"):
         return f"STALE {duration(gpu.age)}", "stale"
-    mark = HEALTH_MARKS.get(gpu.health)
-    if mark is None:
+    if gpu.health not in HEALTH_MARKS:
         return "? unknown", "unknown"
-    if gpu.health == "ok" and gpu.known_checks < gpu.applicable_checks:
-        return f"ok {gpu.known_checks}/{gpu.applicable_checks}", "ok"
-    return f"{mark} {gpu.health.upper() if mark != ' ' else gpu.health}".strip(), gpu.health
+    if gpu.health == "ok":
+        known, applicable = gpu.known_checks, gpu.applicable_checks
+        return f"ok {known}/{applicable}" if known < applicable else "ok", "ok"
+    return f"{HEALTH_MARKS[gpu.health]} {gpu.health.upper()}", gpu.health
 
 
 def real_words(gpu: FleetRow) -> str:
@@ -95,6 +71,5 @@ def owner_words(gpu: FleetRow) -> str:
     """Return the owners of a GPU: `free` or `no owner` for none, empty if they are unknown."""
     if gpu.owners is None:
         return ""
-    return ", ".join(owner.partition(":")[2] or owner for owner in gpu.owners) or (
-        "free" if gpu.use == "free" else "no owner"
-    )
+    names = ", ".join(owner.partition(":")[2] or owner for owner in gpu.owners)
+    return names or ("free" if gpu.use == "free" else "no owner")

@@ -7,7 +7,6 @@ from typing import Any
 
 from pulsed.apps.daemon_client import DaemonUnreachable, RequestRefused
 from pulsed.apps.top.feed import Connection
-from pulsed.present.terminal.focus import HISTORY_FIELDS
 from tests.present.terminal.fleet_model import answers
 
 
@@ -15,20 +14,16 @@ class FakeDaemon:
     """Answers requests until `is_up` is false; `missing` routes are 404."""
 
     def __init__(self) -> None:
-        made = answers()
+        made = answers().documents
         self.is_up, self.missing = True, frozenset[str]()
         self.paths: list[str] = []
         self.documents: dict[str, Any] = {
-            "/gpus": made.summary,
-            "/gpus/2": next(iter(made.details.values())),
-            "/gpus/2/class": next(iter(made.class_reasons.values())),
-            "/host": made.host,
-            "/version": {"version": "0.1.0"},
-            "/config": {"history": {"fields": list(HISTORY_FIELDS)}},
-            "/events/recent": {"changes": made.events},
-            "/jobs": {"jobs": made.jobs},
+            **{f"/{name}": document for name, document in made.items()},
+            "/gpus": made["summary"],
+            "/gpus/2": made["detail"],
+            "/gpus/2/class": made["class"],
+            "/events/recent": made["events"],
             "/processes": {"published": False, "visible": None, "processes": []},
-            "/history": made.history,
         }
 
     def json(self, path: str) -> Any:

@@ -7,10 +7,10 @@ import io
 import pytest
 
 from pulsed.apps.daemon_client import DaemonUnreachable
-from pulsed.apps.top.feed import Connection, Feed, HistoryWanted, Wanted
+from pulsed.apps.top.feed import JOBS, Connection, Feed, Wanted
 from pulsed.apps.top.run import OwnSourceFailed
 from pulsed.apps.top.session import NothingAnswered, TopSession
-from pulsed.present.terminal.model import Gpu, model_of
+from pulsed.present.terminal.model import model_of
 from pulsed.present.terminal.view_state import ViewState
 from tests.apps.top.fake_daemon import FakeDaemon
 from tests.support.waiting import SECONDS
@@ -29,43 +29,47 @@ def feed(daemon: FakeDaemon) -> Feed:
 def test_all_owners_are_read_however_many_a_page_has(daemon: FakeDaemon, feed: Feed) -> None:
     (one,) = daemon.documents["/jobs"]["jobs"]
     daemon.documents["/jobs"] = {"jobs": [one] * 2, "running": 5}
-    feed.want(Wanted(jobs=True))
+    feed.want({"jobs": Wanted(JOBS)})
     feed.poll()
-    assert len(feed.answers.jobs) == 6
+    assert len(feed.answers.documents["jobs"]["jobs"]) == 6
     paths = [path for path in daemon.paths if path.startswith("/jobs")]
     assert [path.partition("&offset=")[2] for path in paths] == ["", "2", "4"]
 
 
 def test_only_what_the_view_needs_is_read(daemon: FakeDaemon, feed: Feed) -> None:
     feed.poll()
-    assert daemon.routes() == ["/gpus", "/host", "/version"]
+    assert daemon.routes() == ["/gpus", "/host", "/version", "/config"]
     feed.poll()
     assert daemon.routes() == ["/gpus"]
-    feed.want(Wanted(detail=Gpu("node1", "2"), events=True))
+    feed.want({"detail": Wanted("/gpus/2"), "class": Wanted("/gpus/2/class"), "events": Wanted("/events/recent")})
     feed.poll()
     assert daemon.routes() == ["/gpus", "/gpus/2", "/gpus/2/class", "/events/recent"]
     feed.poll()
     assert daemon.routes() == ["/gpus", "/gpus/2", "/gpus/2/class", "/events/recent"]
-    feed.want(Wanted(jobs=True))
+    feed.want({"jobs": Wanted(JOBS, 60.0), "processes": Wanted("/processes", 60.0)})
     feed.poll()
     assert daemon.routes() == ["/gpus", "/jobs", "/processes"]
-    assert feed.answers.processes is None
     feed.poll()
     assert daemon.routes() == ["/gpus"]
 
 
 def test_history_is_of_fields_that_are_kept_and_read_once_per_point(daemon: FakeDaemon, feed: Feed) -> None:
-    daemon.documents["/config"] = {"history": {"fields": ["power_watts"]}}
-    wanted = HistoryWanted((Gpu("node1", "0"), Gpu("node1", "7:3")), ("power_watts", "ecc_mode"), 600.0)
-    feed.want(Wanted(history=wanted))
-    feed.poll()
-    assert "/history?gpu=0,7%3A3&fields=power_watts&seconds=600&points=120&node=node1" in daemon.paths
+    daemon.documents["/config"] = {"history": {"fields": ["sm_active_ratio", "power_watts"]}}
+    session = TopSession([feed], ViewState(gpus=frozenset(("0", "7:3"))))
+    for _ in range(3):
+        feed.poll()
+        session.update()
+    (path,) = (path for path in daemon.paths if path.startswith("/history"))
+    assert path == "/history?gpu=0,7%3A3&fields=sm_active_ratio&seconds=600&points=120&node=node1"
     daemon.routes()
     feed.poll()
     assert daemon.routes() == ["/gpus"]
-    feed.want(Wanted(history=wanted._replace(fields=("ecc_mode",))))
-    feed.poll()
-    assert feed.answers.history is None
+    daemon.documents["/config"] = {"history": {"fields": ["power_watts"]}}
+    other = TopSession([Feed(daemon.connect, "node1")], ViewState())
+    for _ in range(3):
+        other.feeds[0].poll()
+        other.update()
+    assert "/history" not in daemon.routes()
 
 
 def test_an_error_keeps_the_last_answers_and_their_gpus_become_stale(daemon: FakeDaemon, feed: Feed) -> None:
@@ -86,9 +90,9 @@ def test_an_error_keeps_the_last_answers_and_their_gpus_become_stale(daemon: Fak
 
 def test_a_gpu_that_is_gone_has_no_detail(daemon: FakeDaemon, feed: Feed) -> None:
     daemon.missing = frozenset(("/gpus/2",))
-    feed.want(Wanted(detail=Gpu("node1", "2")))
+    feed.want({"detail": Wanted("/gpus/2")})
     feed.poll()
-    assert feed.answers.details == {Gpu("node1", "2"): {}}
+    assert feed.answers.documents["detail"] == {}
     assert feed.answers.error == ""
 
 
@@ -96,7 +100,7 @@ def test_something_else_than_pulsed_is_an_error(daemon: FakeDaemon, feed: Feed) 
     daemon.documents["/gpus"] = {"hello": "world"}
     feed.poll()
     assert "is not as this version of pulsed expects" in feed.answers.error
-    assert feed.answers.summary is None
+    assert "summary" not in feed.answers.documents
 
 
 def test_a_daemon_that_is_not_found_is_looked_for_again(daemon: FakeDaemon) -> None:

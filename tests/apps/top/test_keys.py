@@ -166,7 +166,9 @@ async def test_a_list_scrolls_and_changes_are_selected() -> None:
         await top.shows("temperatures GPU|memory")
         await pressed(top, "pageup k")
         await top.shows("Views")
-        await pressed(top, "4 j")
+        await pressed(top, "4")
+        await top.shows("XID 48")
+        await pressed(top, "j")
         await top.shows("What to do: Reset the GPU")
 
 

@@ -8,14 +8,17 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
+from pulsed.compute.class_table import RULES
 from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import Health
 from pulsed.model.owner import Owner
 from pulsed.model.result import RealUtilization, Result, Saturation, ShownClass, Workload
 from pulsed.model.vocabulary import Reading
-from pulsed.present.terminal.model import SUMMARY_FIELDS, Answers, Gpu, Model, model_of
+from pulsed.present.terminal.focus import HISTORY_FIELDS
+from pulsed.present.terminal.model import SUMMARY_FIELDS, Answers, Model, model_of
 from tests.present.api.test_application import Known
 from tests.present.boards import COUNTED, NOT_SATURATED, OPEN, SETTLED, SICK, TIME, gpu, mig
 from tests.present.boards import Gpu as BoardGpu
@@ -196,7 +199,7 @@ def points() -> dict[str, Any]:
 
     classes = [None if 40 <= at < 50 else "idle" if at < 40 else "memory_bound" for at in range(120)]
     gpus = [
-        {"gpu": str(number), "uuid": None, "mig_id": None, "node": "node1", "interval_seconds": 1.0,
+        {"gpu": str(number), "uuid": f"GPU-node1-{number:04}", "mig_id": None, "node": "node1", "interval_seconds": 1.0,
          "fields": {"workload_class": classes, "real_utilization_ratio": wave(number), "sm_active_ratio": wave(2),
                     "pcie_receive_bytes_per_second": _scaled(wave(1), 6e10),
                     "pcie_transmit_bytes_per_second": _scaled(wave(1), 6e10)}}
@@ -216,21 +219,27 @@ def _documents_of_boards() -> str:
 
 def answers(made: Sequence[BoardGpu] | None = None) -> Answers:
     found = json.loads(_documents_of_boards()) if made is None else documents(made)
-    return Answers(
-        "http://node1:9401",
-        summary=found["summary"],
-        arrived=100.0,
-        seconds=0.0042,
-        version="0.1.0",
-        host=found["host"],
-        details={Gpu("node1", "2"): found["detail"]},
-        history=points(),
-        events=tuple(EVENTS),
-        jobs=(job(),),
-        processes=(PROCESS, STRAY, HIDDEN),
-        class_reasons={Gpu("node1", "2"): found["class"]},
-    )
+    by_name = {
+        "summary": found["summary"],
+        "host": found["host"],
+        "version": {"version": "0.1.0"},
+        "config": {"history": {"fields": list(HISTORY_FIELDS)}},
+        "detail": found["detail"],
+        "class": found["class"],
+        "catalog": {"rules": [{"class": rule.name, "bottleneck": rule.bottleneck} for rule in RULES]},
+        "history": points(),
+        "events": {"changes": EVENTS},
+        "jobs": {"jobs": [job()]},
+        "processes": {"published": True, "processes": [PROCESS, STRAY, HIDDEN]},
+    }
+    return Answers("http://node1:9401", documents=by_name, arrived=100.0, seconds=0.0042)
 
 
 def model() -> Model:
     return model_of([answers()], 100.3, TIME + 0.9)
+
+
+def with_documents(shown: Model, **documents: Any) -> Model:
+    """Return a model with other documents of its only daemon."""
+    (daemon,) = shown.daemons
+    return replace(shown, daemons=(replace(daemon, documents={**daemon.documents, **documents}),))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pulsed.present.terminal.lists import changes
 from pulsed.present.terminal.view_state import ViewState
-from tests.present.terminal.fleet_model import EVENT_HEAD, model
+from tests.present.terminal.fleet_model import EVENT_HEAD, model, with_documents
 
 HEALTH: dict[str, Any] = {
     "id": 1, "event": "health", "time": "2025-12-31T23:59:58.100Z", **EVENT_HEAD, "check": "hw_slowdown",
@@ -24,9 +23,10 @@ OWNER: dict[str, Any] = {
 
 
 def rows(*events: dict[str, Any], text: str = "") -> list[str]:
-    shown = model()
-    shown = replace(shown, daemons=(replace(shown.daemons[0], events=events),))
-    return [each.plain.rstrip() for each in changes(shown, ViewState(view="events", filter=text), shown.gpus, 120, 20)]
+    shown = with_documents(model(), events={"changes": events})
+    view = ViewState(view="events", filter=text)
+    lines = [each.plain.rstrip() for each in changes(shown, view, shown.gpus, 120, 20).lines]
+    return [each for each in lines if not each.startswith("TIME")]
 
 
 def test_health_that_becomes_known_is_no_change() -> None:

@@ -1,29 +1,32 @@
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from dataclasses import replace
+
+import pytest
 
 from pulsed.number_text import trend
-from pulsed.present.terminal.charts import Curve, bar, chart
+from pulsed.present.terminal.charts import plot
+from pulsed.present.terminal.text import bar
+from pulsed.present.terminal.view_state import ViewState
+from tests.present.terminal.fleet_model import model
 
 
-def text(*values: float | None, width: int = 4, height: int = 1) -> str:
-    return "\n".join(each.plain for each in chart([Curve(values, "series0")], width, height, 1.0))
+@pytest.mark.parametrize("width", [41, 80, 200])
+@pytest.mark.parametrize("height", [8, 24, 60])
+def test_charts_fit_and_have_a_row_of_each_gpu_or_the_range_and_the_selected_one(width: int, height: int) -> None:
+    shown = model()
+    lines = plot(shown, ViewState(selected=shown.gpus[2].key), shown.gpus, width, height).lines
+    assert {each.cell_len for each in lines} == {width - (width - 2) % 3}
+    first = [each.plain.split()[0] for each in lines[1 : 1 + lines.index(lines[-1]) // 3 - 1]]
+    assert first == ([gpu.name for gpu in shown.gpus] if height >= 31 else ["lowest", "highest", "2"])
 
 
-def test_a_chart_is_of_dots_and_a_gap_is_empty() -> None:
-    assert text(0, 0, 0, 0, 0, 0, 0, 0) == "⣀⣀⣀⣀"
-    assert text(1, 1, 1, 1, 1, 1, 1, 1) == "⠉⠉⠉⠉"
-    assert text(1, 1, None, None, None, None, 0, 0) == "⠉  ⣀"
-    assert text(*[None] * 8) == "    "
-    assert text(0, 1, 0, 1, 0, 1, 0, 1) == "⡸⡾⡾⡾"
-    assert text(0, 0, 0, 0, 1, 1, 1, 1, height=2).splitlines() == ["  ⡏⠉", "⣀⣀⠇ "]
-
-
-@given(st.lists(st.none() | st.floats(allow_nan=False), max_size=40), st.integers(1, 20), st.integers(1, 6))
-def test_a_chart_has_its_size(values: list[float | None], width: int, height: int) -> None:
-    lines = chart([Curve(values, "series0")], width, height, 1.0)
-    assert [each.cell_len for each in lines] == [width] * height
+def test_a_gpu_without_history_says_so_and_a_gap_is_empty() -> None:
+    shown = model()
+    gpus = [replace(shown.gpus[0], history=shown.gpus[0].history._replace(fields={})), shown.gpus[1]]
+    first, second = plot(shown, ViewState(), gpus, 200, 60).lines[1:3]
+    assert first.plain.startswith("0 no history")
+    assert "▃     ▆" in second.plain
 
 
 def bar_text(lower: float | None, upper: float | None = None, mark: float | None = None) -> str:

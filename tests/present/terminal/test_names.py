@@ -15,7 +15,7 @@ from pulsed.present.terminal.model import Model
 from pulsed.present.terminal.text import distinguished
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.printable import clean
-from tests.present.terminal.fleet_model import model
+from tests.present.terminal.fleet_model import model, with_documents
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def several_nodes() -> Model:
     """Return nodes and pods with long names that differ at the end."""
     shown = model()
     gpus = tuple(replace(gpu, node=f"gpu-node-{at:03d}.cluster.local") for at, gpu in enumerate(shown.gpus))
-    (job, *_) = shown.daemons[0].jobs
+    (job,) = shown.daemons[0].documents["jobs"]["jobs"]
     (part, *_) = job["gpus"]
     pods = [
         {
@@ -57,15 +57,15 @@ def several_nodes() -> Model:
         }
         for at, gpu in enumerate(gpus)
     ]
-    return replace(shown, gpus=gpus, daemons=(replace(shown.daemons[0], jobs=tuple(pods), processes=None),))
+    return with_documents(replace(shown, gpus=gpus), jobs={"jobs": pods}, processes={"processes": []})
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_rows_of_gpus_and_owners_are_told_apart(width: int) -> None:
     shown = several_nodes()
-    texts = [each.plain for each in frame(shown, ViewState(layout="rows"), width, 24)]
+    texts = [each.plain for each in frame(shown, ViewState(layout="rows"), width, 24).lines]
     assert all(any(f"{at:03d}" in text for text in texts) for at in range(len(shown.gpus)))
-    _, *rows, _ = jobs(shown, ViewState(view="work"), shown.gpus, width, 24)
+    _, *rows, _ = jobs(shown, ViewState(view="work"), shown.gpus, width, 24).lines
     assert len(rows) == len(shown.gpus)
     for at, row in enumerate(rows):
         assert f"{at} " in row.plain[:40]

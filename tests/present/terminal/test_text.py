@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pulsed.apps.top.feed import Connection, Feed, HistoryWanted, Wanted
+from pulsed.apps.top.feed import JOBS, Connection, Feed, Wanted
 from pulsed.number_text import left, right
-from pulsed.present.terminal.focus import HISTORY_FIELDS
 from pulsed.present.terminal.frame import VIEWS, frame
-from pulsed.present.terminal.model import Gpu, model_of
+from pulsed.present.terminal.model import model_of
 from pulsed.present.terminal.text import fixed
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.printable import ascii_text, clean
@@ -56,22 +55,16 @@ class PoisonedDaemon:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._before = answers()
 
     def json(self, path: str) -> Any:
-        route = path.partition("?")[0]
+        route, before = path.partition("?")[0], answers().documents
         documents: dict[str, Any] = {
-            "/gpus": self._before.summary,
-            "/host": self._before.host,
-            "/version": {"version": "0"},
-            "/events/recent": {"changes": self._before.events},
-            "/jobs": {"jobs": self._before.jobs},
-            "/processes": {"published": True, "processes": self._before.processes},
-            "/history": self._before.history,
+            "/gpus": before["summary"],
+            "/events/recent": before["events"],
+            "/gpus/2": before["detail"],
+            "/gpus/2/class": before["class"],
         }
-        if route == "/config":
-            return {"history": {"fields": list(HISTORY_FIELDS)}}
-        document = documents.get(route) or next(iter(self._before.details.values()))
+        document = documents.get(route) or before[route.removeprefix("/")]
         return poisoned(json.loads(json.dumps(document)), self._text)
 
 
@@ -79,13 +72,14 @@ class PoisonedDaemon:
 @given(st.text() | st.just(EVIL))
 def test_no_text_of_any_document_reaches_the_terminal_as_it_is(text: str) -> None:
     feed = Feed(lambda: Connection(PoisonedDaemon(text), text), text)
-    gpu = Gpu("node1", "2")
-    feed.want(Wanted(gpu, HistoryWanted((gpu,), HISTORY_FIELDS, 600.0), events=True, jobs=True))
+    paths = {"detail": "/gpus/2", "class": "/gpus/2/class", "events": "/events/recent", "jobs": JOBS}
+    paths |= {name: f"/{name}" for name in ("history", "processes", "catalog")}
+    feed.want({name: Wanted(path) for name, path in paths.items()})
     feed.poll()
     assert feed.answers.error == ""
     model = model_of([feed.answers], feed.answers.arrived or 0.0, TIME + 0.9)
     assert [bool(each.detail) for each in model.gpus] == [number == 2 for number in range(9)]
     for view in VIEWS:
-        for each in frame(model, ViewState(view=view, selected=model.gpus[2].key), 120, 70):
+        for each in frame(model, ViewState(view=view, selected=model.gpus[2].key), 120, 70).lines:
             assert not CONTROL.search(each.plain), each.plain
             assert ascii_text(each.plain).isascii()

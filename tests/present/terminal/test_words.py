@@ -8,12 +8,11 @@ from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.terminal.charts import PLOTS, plot_fields
 from pulsed.present.terminal.focus import HISTORY_FIELDS
 from pulsed.present.terminal.model import SUMMARY_FIELDS
-from pulsed.present.terminal.words import BOTTLENECK_MARKS, BOTTLENECKS, HEALTH_MARKS
+from pulsed.present.terminal.words import BOTTLENECK_MARKS, HEALTH_MARKS
 
 
 def test_bottlenecks_are_those_of_the_classes() -> None:
-    assert {rule.name: rule.bottleneck for rule in RULES} == BOTTLENECKS
-    assert set(BOTTLENECKS.values()) == set(BOTTLENECK_MARKS)
+    assert {rule.bottleneck for rule in RULES} == set(BOTTLENECK_MARKS)
     assert set(HEALTH_MARKS) | {"unknown"} == set(STATES)
 
 
