@@ -125,6 +125,7 @@ class Tracker:
         state.now, state.time, state.interval = GpuSeconds(now - state.started), self._clock.time, interval
         if is_new:
             state.inputs.update(reading, state.now, interval, self._table.settings.plausibility)
+            state.row.has_moved = state.inputs.has_moved
             if state.is_page_old and state.inputs.has_moved:
                 state.is_page_old = False
                 if state.health is not None:  # its news may have happened while another target had the GPU

@@ -51,6 +51,7 @@ class GpuRow:
         extras: values of dcgm-exporter's own metrics.
         ownership: who has it.
         presence: whether it is listed.
+        has_moved: of compute: whether the source's values differ from those of the sample before.
         is_split: of compute: whether it is a board with MIG instances, which stand for it where GPUs are counted.
         time: when it was listed last, in Unix seconds.
         result: of compute; before it, nothing is known.
@@ -63,6 +64,7 @@ class GpuRow:
     extras: Extras | None = None
     ownership: Ownership = UNKNOWN_OWNERS
     presence: Presence = "listed"
+    has_moved: bool = False
     is_split: bool = False
     result: Result = field(default=NOT_COMPUTED, repr=False)
 

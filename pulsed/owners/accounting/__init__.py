@@ -25,7 +25,7 @@ from pulsed.owners.accounting.account import FREE, LEAKED, RAISED, Accounts, Own
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.activity import Extremes
 from pulsed.owners.accounting.board_energy import BoardEnergyDivision
-from pulsed.owners.accounting.counter_vector import increase, observed
+from pulsed.owners.accounting.counter_vector import EMPTY, increase, observed
 from pulsed.owners.accounting.free_time import FreeTime
 from pulsed.owners.accounting.owner_roster import UNKNOWN_SECONDS, OwnerChange, OwnerRoster
 
@@ -357,11 +357,8 @@ class OwnerAccounting:
         if last is not None:
             gpu.close(*last)
         gpu.row = row
-        if follows and counted is not None:
-            is_page = tick.raw.layout.dialect == "exporter"
-            gpu.begin_change(owners, passing, increase(counted, now), is_page=is_page)
-        else:
-            gpu.unsettled, gpu.changed = 0, ()
+        gained = increase(counted, now) if follows and counted is not None else EMPTY
+        gpu.begin_change(owners, passing, gained, is_page=tick.raw.layout.dialect == "exporter")
         gpu.start(now, row.reading)
         gpu.observed = observed(now.values)
         for account in before:

@@ -173,13 +173,14 @@ class GpuAccount:
         """Return how long the owner has had it, at a moment of the clock of the ticks."""
         return self.held + (max(now - self.since, 0.0) if self.since is not None else 0.0)
 
-    def begin(self, now: Monotonic, known_at: Monotonic) -> Monotonic:
-        """Note that the owner has the GPU from a moment on; return since when.
+    def had_it_meanwhile(self, known_at: Monotonic) -> bool:
+        """Return whether the owner, which has the GPU, never lost it: its owners, which were last known at `known_at`,
+        have been unknown since, as when a page lost its labels, or while pulsed did not run."""
+        return self.left is not None and known_at <= self.left
 
-        If the GPU's owners have been unknown since the owner lost it, as when a page lost its labels, it never did;
-        they were last known at `known_at`.
-        """
-        self.since = self.left if self.left is not None and known_at <= self.left else now
+    def begin(self, now: Monotonic, known_at: Monotonic) -> Monotonic:
+        """Note that the owner has the GPU from a moment on; return since when."""
+        self.since = self.left if self.left is not None and self.had_it_meanwhile(known_at) else now
         self.left = None
         return self.since
 

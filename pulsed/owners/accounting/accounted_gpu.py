@@ -228,7 +228,8 @@ class AccountedGpu:
         """Charge a sample at whose start the GPU had the owners of the segment, and others at its end.
 
         The labels of a page are of the moment at which it is read. Its values are older, and means over a time before
-        that: the first change of them may still show work of the owners before.
+        that: the first change of them may still show work of the owners before, also when the GPU is seen for the first
+        time.
 
         Args:
             owners: that have it at the end.
@@ -238,17 +239,24 @@ class AccountedGpu:
         """
         changed = [account for account in self.changed if account.end is None]  # an account that has ended is written
         either = dict.fromkeys((*changed, *self.owners, *owners, *passing))
-        stays = [account for account in self.owners if account in owners and account not in self.changed]
+        stays = [account for account in owners if self._had_it(account) and account not in self.changed]
         self.changed = tuple([account for account in either if account not in stays])
         self._charge_boundary((*self.owners, *owners), counters)
-        self.unsettled, self.unsettled_seconds = CHANGES_TO_SETTLE if is_page else 0, 0.0
+        self.unsettled, self.unsettled_seconds = CHANGES_TO_SETTLE if is_page and self.changed else 0, 0.0
         if not self.unsettled:
             self.changed = ()
+
+    def _had_it(self, account: OwnerAccount) -> bool:
+        """Return whether an owner of the GPU already had it in the sample before, also of an earlier run of pulsed."""
+        if self.base is not None:
+            return account in self.owners
+        before = account.gpus.get(self.device.entity.key)
+        return before is not None and before.had_it_meanwhile(self.known_at)
 
     def continue_change(self, row: GpuRow) -> None:
         """Charge the next sample of a GPU whose values may still be of the owners before."""
         gained = increase(self.base, row.result.counters) if self.base is not None else EMPTY
-        self.unsettled -= row.reading != self.row.reading
+        self.unsettled -= row.has_moved
         self.unsettled_seconds += observed(gained)
         if self.unsettled_seconds > MAX_PAGE_SECONDS:
             self.unsettled = 0  # the values do not change, as of a GPU that is idle

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pulsed.model.owner import Owners
 from pulsed.model.vocabulary import Reading
+from pulsed.owners.accounting.saved_accounts import dump_account, load_account
 from tests.compute.streams import BUSY, IDLE
 from tests.owners.accounting.streams import A, B, Node, seconds
 
@@ -35,6 +38,33 @@ def test_the_next_owner_is_not_billed_for_what_the_one_before_did(every: int, ph
     assert worked == 0.0
     assert seconds(node.running(B), "upper", "sm_active_seconds") >= 0.0
     assert seconds(node.running(B)) >= 900 - 300 - 2 * every - 2 * 15
+
+
+@pytest.mark.parametrize("phase", [1, 7, 14])
+def test_the_owner_on_the_first_page_is_not_billed_for_what_the_one_before_did(phase: int) -> None:
+    """Somebody worked until just before pulsed was started."""
+    node = Node(15.0, dialect="exporter")
+    for clock in range(0, 300, 15):
+        collected = (clock - phase) // 30 * 30 + phase
+        worked = max(0, min(collected, -1) - (collected - 30)) / 30
+        node.sees(((B,), level(worked, 1e6 + 100.0 * collected)))
+    assert seconds(node.running(B), "alone", "sm_active_seconds") == 0.0
+    assert seconds(node.running(B), "upper", "sm_active_seconds") > 0.0
+    assert seconds(node.running(B)) >= 285 - 2 * 30
+
+
+def test_an_owner_from_before_a_restart_has_all_samples_after_it() -> None:
+    node = Node(15.0, dialect="exporter")
+    for clock in range(10):
+        node.sees(((A,), level(0.5, 100.0 * clock)))
+    saved = dump_account(node.running(A))
+    again = Node(15.0, dialect="exporter")
+    again.clock = node.clock + 60.0
+    again.accounting.restore([load_account(json.loads(json.dumps(saved)))])
+    for clock in range(5):
+        again.sees(((A,), level(0.5, 1e6 + 100.0 * clock)))
+    assert seconds(again.running(A)) == seconds(node.running(A)) + 4 * 15.0
+    assert seconds(again.running(A), "boundary") == seconds(node.running(A), "boundary")
 
 
 def test_bounds_of_the_owner_before_contain_its_work() -> None:
