@@ -162,8 +162,10 @@ ALERTS: Mapping[str, str] = {
     "PulsedJobLowRealUtilization": "`pulsed job` has the cause: [why](who-wastes-gpus.md#why)",
     "PulsedGpuGone": "`nvidia-smi` on the node lacks the GPU: drain and restart the node; otherwise restart the "
     "exporter. Removed on purpose: silence the alert, which ends within a day",
-    "PulsedDaemonDown": "`systemctl status pulsed` or `kubectl get pods`; then the way from Prometheus to it",
-    "PulsedNodeWithoutGpus": "`systemctl status pulsed`, `nvidia-smi -L`; removed on purpose: silence it",
+    "PulsedDaemonDown": "`systemctl status pulsed` or `kubectl get pods`; then the way from Prometheus to it. Nodes "
+    "that left the cluster raise none where kube-state-metrics has `kube_node_info`; otherwise silence it",
+    "PulsedNodeWithoutGpus": "`systemctl status pulsed`, `nvidia-smi -L`; removed on purpose: silence it. Nodes that "
+    "left the cluster raise none where kube-state-metrics has `kube_node_info`; otherwise it ends within a day",
     "PulsedSourceDown": "`curl localhost:9401/-/ready`: [source errors](operations.md#source-errors). GPUs are not "
     "monitored",
     "PulsedNoData": "`pulsed doctor`: the source has no GPU, or the key `gpus` selects none",

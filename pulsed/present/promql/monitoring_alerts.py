@@ -48,8 +48,10 @@ def _of_daemons() -> tuple[Alert, ...]:
     return (
         Alert(
             "PulsedDaemonDown",
-            f'up{{job=~"{JOBS}"}} == 0\nor up == 0 and {daemon} ({_within_a_day("pulsed_build_info")})\n'
-            f"or ({_within_a_day('pulsed_push_up')}) unless {daemon} pulsed_push_up",
+            f'(\n  up{{job=~"{JOBS}"}} == 0\n  or up == 0 and {daemon} ({_within_a_day("pulsed_build_info")})\n'
+            f"  or ({_within_a_day('pulsed_push_up')}) unless {daemon} pulsed_push_up\n)\n"
+            f"unless {daemon} (\n  {_within_a_day(BOARDS)} and on (cluster, node) (\n  {REMOVED}\n  )\n"
+            f"  unless {daemon} (\n  {_within_a_day(BOARDS)} unless on (cluster, node) (\n  {REMOVED}\n  )\n  )\n)",
             "5m",
             "warning",
             f"{DAEMON} {{{{ if eq $value 0.0 }}}}does not answer Prometheus{{{{ else }}}}no longer sends its series"
@@ -207,9 +209,12 @@ EARLIER = "1d"
 BOARDS = 'pulsed_gpu_info{mig_id=""}'
 """Every GPU, a board with MIG instances once."""
 
+_LEFT = "25h"
+"""Longer than `EARLIER`: a node may leave its cluster before its daemon ends."""
+
 _NODES = "group by (cluster, node) (kube_node_info)"
 REMOVED = (
-    f"group by (cluster, node) (last_over_time(kube_node_info[{EARLIER}]))\n"
+    f"group by (cluster, node) (last_over_time(kube_node_info[{_LEFT}]))\n"
     f"  unless on (cluster, node) {_NODES} and on (cluster) group by (cluster) (kube_node_info)"
 )
 """Nodes that their cluster has no more, where kube-state-metrics is scraped: an autoscaler has removed them."""

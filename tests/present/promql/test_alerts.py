@@ -674,19 +674,32 @@ def test_nodes_that_an_autoscaler_removes_raise_no_alert_and_none_comes_back(tmp
         "brief": "_x30 1+0x2 stale",
         "again": "1+0x40 stale _x18 1+0x228",
         "broken": "1+0x60 stale",
+        "drained": "1+0x60 stale",
+        "pushing": "1+0x60 stale",
+        "pushing-broken": "1+0x60 stale",
     }
+    in_cluster = {"broken": "1+0x288", "pushing-broken": "1+0x288", "drained": "1+0x57 stale"}
     world = [row for node, values in lives.items() for row in boards_of(node, values)]
     for node, values in lives.items():
-        world.append((selector("kube_node_info", {"node": node}), "1+0x288" if node == "broken" else values))
+        world.append((selector("kube_node_info", {"node": node}), in_cluster.get(node, values)))
+        daemon, down = {"instance": f"{node}:9401", "job": "pulsed"}, "0+0x228" if node == "broken" else "0+0x1 stale"
+        world.append((selector("pulsed_build_info", daemon), values))
+        if node.startswith("pushing"):
+            world.append((selector("pulsed_push_up", daemon), values))
+        else:
+            world.append((selector("up", daemon), values.replace("stale", down, 1).replace("stale _x18", "stale _x16")))
     firing: dict[str, dict[int, list[str]]] = {}
     for minute in range(300, 2880, 120):
         for name, alerts in fired(tmp_path, OF_PULSED, world, dict.fromkeys(ALERTS, minute), "10m").items():
             if alerts:
-                firing.setdefault(name, {})[minute] = sorted(alert["labels"].get("node", "") for alert in alerts)
-    assert set(firing) == {"PulsedNodeWithoutGpus"}
-    nodes = firing["PulsedNodeWithoutGpus"]
-    assert set(map(tuple, nodes.values())) == {("broken",)}
-    assert sorted(nodes) == list(range(min(nodes), max(nodes) + 1, 120)), "without a gap"
+                firing.setdefault(name, {})[minute] = sorted(
+                    alert["labels"]["instance"].removesuffix(":9401") for alert in alerts
+                )
+    assert set(firing) == {"PulsedNodeWithoutGpus", "PulsedDaemonDown"}
+    for by_minute in firing.values():
+        assert sorted(by_minute) == list(range(min(by_minute), max(by_minute) + 1, 120)), "without a gap"
+    assert set(map(tuple, firing["PulsedNodeWithoutGpus"].values())) == {("broken", "pushing-broken")}
+    assert set(map(tuple, firing["PulsedDaemonDown"].values())) == {("broken", "pushing-broken"), ("broken",)}
 
 
 @pytest.mark.slow
