@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TextIO
 from urllib.parse import urlencode
@@ -14,9 +14,10 @@ from pulsed.errors import PulsedError
 from pulsed.present.terminal.charts import PLOTS, SMALL_PLOTS, plot_fields
 from pulsed.present.terminal.focus import HISTORY_FIELDS
 from pulsed.present.terminal.frame import VIEWS, printed
+from pulsed.present.terminal.lists import job_rows
 from pulsed.present.terminal.model import Answers, FleetRow, Model, model_of
 from pulsed.present.terminal.text import Theme
-from pulsed.present.terminal.view_state import SORTS, FilterError, ViewState, gpu_filter
+from pulsed.present.terminal.view_state import LAYOUTS, SORTS, FilterError, ViewState, gpu_filter
 
 PLOTTED_GPUS = 64
 """Maximum number of GPUs of one daemon whose history is drawn: more lines cannot be read."""
@@ -32,6 +33,18 @@ OTHER_NAMES = {"focus": "gpu", "job": "work"}
 
 COMMANDS = ("sort", "filter", "q", "quit", "exit", *VIEWS, *OTHER_NAMES)
 """Names of commands; a beginning that only one of them has is enough."""
+
+
+WINDOWS = (60.0, 300.0, 600.0, 1800.0, 3600.0, 21600.0, 86400.0)
+"""Seconds of history to choose from."""
+
+CHOICES: Mapping[str, Sequence[object]] = {
+    "sort": SORTS,
+    "layout": LAYOUTS,
+    "reverse": (False, True),
+    "paused": (False, True),
+}
+"""Values that a key cycles through, by the field of the view."""
 
 
 class NothingAnswered(PulsedError):
@@ -104,20 +117,46 @@ class TopSession:
 
     def open(self, view: str) -> None:
         """Show a view from its beginning."""
-        self.view.view, self.view.event = view, 0
+        self.view.view, self.view.event, self.view.report = view, 0, ""
 
     def back(self) -> bool:
-        """Return to Fleet, or clear the filter there; return whether there was nothing left to leave."""
-        is_over = self.view.view == "fleet" and not self.view.filter
-        if self.view.view == "fleet":
-            self.view.filter = ""
-        self.open("fleet")
+        """Leave a report, or return to Fleet, or clear the filter there; return whether there was nothing to leave."""
+        view, is_fleet = self.view, self.view.view == "fleet"
+        is_over = is_fleet and not view.filter
+        if view.report:
+            view.report = ""
+        else:
+            view.filter = "" if is_fleet else view.filter
+            self.open("fleet")
         return is_over
+
+    def enter(self) -> None:
+        """Open the selected GPU, or the report of the selected owner, as `pulsed job` prints it."""
+        if self.view.view in ("fleet", "plot"):
+            self.open("gpu")
+        elif self.view.view == "work" and (rows := [*job_rows(self.model, self.view)]):
+            from pulsed.owners.report.job_report import job_report  # with its imports, which no other view needs
+
+            job = rows[min(self.view.event, len(rows) - 1)].job
+            try:
+                self.view.report = "" if job is None else job_report(job)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                raise WrongCommand(f"the daemon's answer may be of another version: {error!r}") from None
+
+    def next(self, name: str) -> None:
+        """Change the order or the layout of GPUs, or pause: the field of the view has its next value."""
+        values = CHOICES[name]
+        setattr(self.view, name, values[(values.index(getattr(self.view, name)) + 1) % len(values)])
+
+    def zoom(self, steps: int) -> None:
+        """Show a longer or shorter time."""
+        nearest = min(range(len(WINDOWS)), key=lambda at: abs(WINDOWS[at] - self.view.window))
+        self.view.window = WINDOWS[max(0, min(nearest + steps, len(WINDOWS) - 1))]
 
     def move(self, count: int) -> bool:
         """Select the GPU, change or owner that many places further; return whether the view has any to select."""
         _, rows, is_list = VIEWS[self.view.view]
-        if rows is None:
+        if rows is None or self.view.report:
             return False
         found = [*rows(self.model, self.view)]
         place = max(0, min((self.view.event if is_list else self.view.place(found)) + count, len(found) - 1))
@@ -152,13 +191,13 @@ class TopSession:
         Raises:
             WrongCommand: it does not exist.
         """
-        prefix, _, argument = text.strip().partition(" ")
-        matches = [name for name in COMMANDS if prefix and name.startswith(prefix)]
-        argument = argument.strip()
-        match prefix if prefix in COMMANDS else matches[0] if len(matches) == 1 else None:
-            case None:
-                if prefix:
-                    raise WrongCommand(f"there is no command {prefix!r}; ? lists all")
+        name, _, argument = (part.strip() for part in text.strip().partition(" "))
+        matches = [each for each in COMMANDS if name == each] or [
+            each for each in COMMANDS if name and each.startswith(name)
+        ]
+        if name and len(matches) != 1:
+            raise WrongCommand(f"there is no command {name!r}; ? lists all")
+        match "".join(matches):
             case "gpu" | "focus":
                 gpu = self.model.find(argument)
                 if argument and gpu is None:
@@ -176,6 +215,8 @@ class TopSession:
                 return self.back()
             case "exit":
                 return True
+            case "":
+                pass
             case view:
                 self.open(OTHER_NAMES.get(view, view))
         return False

@@ -113,7 +113,7 @@ def focus(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, h
     bottlenecks = {rule["class"]: rule["bottleneck"] for rule in model.daemons[gpu.source].get("catalog", "rules", ())}
     if width < MINI_FLEET_FROM or len(gpus) < 2:
         return Drawn([*_gpu(gpu, bottlenecks, width)])
-    titles, *others = gpu_table(model, view, gpus, MINI_FLEET_WIDTH)
+    titles, *others = gpu_table(model, view, gpus, MINI_FLEET_WIDTH).lines
     first = max(min(view.place(gpus) - height // 2, len(others) - height + 1), 0)
     pairs = zip_longest(
         [titles, *others[first : first + height - 1]],
