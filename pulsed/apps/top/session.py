@@ -5,13 +5,14 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import inf
 from typing import TextIO
 from urllib.parse import urlencode
 
 from pulsed.apps.top.feed import JOBS, SLOW_SECONDS, Feed, Wanted
 from pulsed.errors import PulsedError
-from pulsed.present.terminal.charts import PLOTS, SMALL_PLOTS, plot_fields
+from pulsed.present.terminal.charts import PLOTS, SMALL_PLOTS
 from pulsed.present.terminal.focus import HISTORY_FIELDS
 from pulsed.present.terminal.frame import VIEWS, printed
 from pulsed.present.terminal.lists import job_rows
@@ -92,11 +93,12 @@ class TopSession:
             return {"events": Wanted("/events/recent?limit=300")}
         if view.view == "work":
             return {"jobs": Wanted(JOBS, SLOW_SECONDS), "processes": Wanted("/processes", SLOW_SECONDS)}
-        wanted, fields = {}, plot_fields({"fleet": SMALL_PLOTS, "plot": PLOTS}.get(view.view, ()))
+        wanted: dict[str, Wanted] = {}
+        fields = [*chain(*{"fleet": SMALL_PLOTS, "plot": PLOTS}.get(view.view, ()))]
         if view.view == "gpu" and current is not None and current in gpus:
             wanted = {"detail": Wanted(current.path()), "class": Wanted(current.path("/class"))}
             wanted["catalog"] = Wanted("/catalog", inf)
-            gpus, fields = [current], ("workload_class", *HISTORY_FIELDS)
+            gpus, fields = [current], ["workload_class", *HISTORY_FIELDS]
         kept = [name for name in fields if name in answers.get("config", "history", {}).get("fields", ())]
         if kept and gpus:
             plotted = sorted(gpus, key=lambda gpu: gpu is not current)[:PLOTTED_GPUS]

@@ -50,7 +50,7 @@ def fleet(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, h
     if view.layout == "auto" and is_full and len(drawn.lines) > height:
         drawn = gpu_table(model, view, gpus, width)
     room = height - len(drawn.lines) - 1
-    has_charts = room >= MIN_CHART_LINES and any(gpu.history.times for gpu in gpus)
+    has_charts = room >= MIN_CHART_LINES and any(gpu.history for gpu in gpus)
     below = charts(SMALL_PLOTS, model, view, gpus, width, room) if has_charts else []
     legend = [line((f"? help  {ABBREVIATIONS}", "dim"))] if room >= 0 else []
     return drawn._replace(lines=[*drawn.lines, *below, *legend])
@@ -145,7 +145,7 @@ COLUMNS: tuple[TableColumn[FleetRow], ...] = (
     _fields("MHz", 9, 24, "sm_clock_hertz", "memory_clock_hertz", "|"),
     _field("MEM %", 5, 0, "memory_ratio"),
     _field("ENERGY", 8, 0, "energy_joules_total"),
-    TableColumn("REPLAY/s", 8, 0, lambda gpu: rate(gpu.replays_per_second)),
+    TableColumn("REPLAY/s", 8, 0, lambda gpu: rate(gpu.number("pcie_replays_per_second"))),
     TableColumn("OWNER", 10, 78, _owner, "left", 40, is_name=True),
 )
 """Those without importance are only below a row."""

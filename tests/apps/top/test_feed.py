@@ -121,7 +121,7 @@ def test_a_daemon_that_is_not_found_is_looked_for_again(daemon: FakeDaemon) -> N
 
 def test_replays_per_second_are_of_two_samples(daemon: FakeDaemon, feed: Feed) -> None:
     feed.poll()
-    assert model_of([feed.answers], 0.0, 0.0).gpus[0].replays_per_second is None
+    assert model_of([feed.answers], 0.0, 0.0).gpus[0].number("pcie_replays_per_second") is None
     summary = daemon.documents["/gpus"]
     daemon.documents["/gpus"] = {
         **summary,
@@ -133,7 +133,7 @@ def test_replays_per_second_are_of_two_samples(daemon: FakeDaemon, feed: Feed) -
     }
     feed.poll()
     feed.poll()
-    rates = [gpu.replays_per_second for gpu in model_of([feed.answers], 0.0, 0.0).gpus]
+    rates = [gpu.number("pcie_replays_per_second") for gpu in model_of([feed.answers], 0.0, 0.0).gpus]
     assert rates[:3] == [1.0, None, 0.0]
 
 

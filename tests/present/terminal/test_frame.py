@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 from pulsed.present.terminal.frame import MIN_HEIGHT, MIN_WIDTH, VIEWS, frame, printed
-from pulsed.present.terminal.model import NO_HISTORY, Model
+from pulsed.present.terminal.model import Model
 from pulsed.present.terminal.text import Theme, styles
 from pulsed.present.terminal.view_state import ViewState
 from tests.present.terminal.fleet_model import model
@@ -140,7 +140,7 @@ def test_charts_and_abbreviations_fill_what_is_left_below_the_gpus(shown: Model)
         assert len(lines) <= 80
         assert lines[-1].plain.startswith("? help  RU real utilization")
         assert lines[-2].plain.startswith("-10 min ─")
-    without = replace(shown, gpus=tuple(replace(gpu, history=NO_HISTORY) for gpu in shown.gpus))
+    without = replace(shown, gpus=tuple(replace(gpu, history={}) for gpu in shown.gpus))
     lines = frame(without, ViewState(layout="rows"), 120, 60).lines
     assert len(lines) == 2 + 1 + len(shown.gpus) + 1
 
