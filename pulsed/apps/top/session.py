@@ -90,7 +90,7 @@ class TopSession:
     ) -> dict[str, Wanted]:
         view = self.view
         if view.view == "events":
-            return {"events": Wanted("/events/recent?limit=300")}
+            return {"incidents": Wanted("/events/incidents"), "events": Wanted("/events/recent?limit=300")}
         if view.view == "work":
             return {"jobs": Wanted(JOBS, SLOW_SECONDS), "processes": Wanted("/processes", SLOW_SECONDS)}
         wanted: dict[str, Wanted] = {}

@@ -14,7 +14,7 @@ from pulsed.number_text import duration, gibibytes, metric, percent, span
 from pulsed.present.terminal.charts import plot
 from pulsed.present.terminal.fleet import fleet
 from pulsed.present.terminal.focus import focus
-from pulsed.present.terminal.lists import changes, help_text, job_rows, jobs, listed_changes, source_list
+from pulsed.present.terminal.lists import event_rows, events, help_text, job_rows, jobs, source_list
 from pulsed.present.terminal.model import FleetRow, Model, total
 from pulsed.present.terminal.text import Drawn, Theme, fitting, line, styles, wrapped
 from pulsed.present.terminal.view_state import ViewState
@@ -45,7 +45,7 @@ VIEWS: Mapping[str, View] = {
     "fleet": View(fleet, _shown, is_list=False),
     "gpu": View(focus, _shown, is_list=False),
     "plot": View(plot, _shown, is_list=False),
-    "events": View(changes, listed_changes),
+    "events": View(events, event_rows),
     "work": View(jobs, job_rows),
     "sources": View(source_list),
     "help": View(help_text),

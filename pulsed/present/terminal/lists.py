@@ -161,100 +161,77 @@ def _process(process: Document) -> str:
 RECENT_SECONDS = 600.0
 """The time of the first line."""
 
-UNLISTED = ("workload_class", "owner")
-"""Kinds that are counted; a start of many owners would bury an XID."""
+
+class EventRow(NamedTuple):
+    """An incident, or a change of a class or an owner."""
+
+    time: float
+    document: Document
+    kind: str
+    text: str
+    style: str
+    remedy: str = ""
 
 
-def _described(event: Document) -> tuple[str, str]:
-    """Return the text and the style of a change."""
-    message = f": {event['message']}" if event.get("message") else ""
-    match event["event"]:
-        case "workload_class":
-            return words(f"{event['before']} -> {event['after']}"), event["bottleneck"]
-        case "health":
-            style = event["after"] if event["after"] in (*HEALTH_MARKS, "unknown") else ""
-            return f"{event['check'] or 'the GPU'} {event['before']} -> {event['after']}{message}", style
-        case "xid":
-            style = event["severity"] if event["severity"] in HEALTH_MARKS and event["severity"] != "ok" else ""
-            times = f" {event['count']} times" if event["count"] > 1 else ""
-            return f"XID {event['code']}{times}: {event['description']}", style
-        case "removal":
-            return f"{event['reason']}: {event['message']}", "warn"
-        case "owner":
-            owner = event["owner"]
-            user = f" ({owner['user']})" if owner["user"] else ""
-            return f"{event['change']} of {owner['kind']} {owner['id']}{user}", ""
-        case "finding":
-            return f"{event['finding']} {event['state']}{message}", "warn" if event["state"] == "suspected" else "ok"
-    return "", ""
+def event_rows(model: Model, view: ViewState, *, is_all: bool = False) -> list[EventRow]:
+    """Return incidents, the newest first; with a filter, those and changes of classes and owners that have its text.
+
+    Without one the changes are only counted (`is_all`): a start of many owners would bury an XID.
+    """
+    rows: list[EventRow] = []
+    for daemon in model.daemons:
+        for each in daemon.get("incidents", "incidents", ()):
+            name, more = f"XID {each['cause']}" if each["kind"] == "xid" else each["cause"], len(each["consequences"])
+            times = f" {each['times']} times" if each["times"] > 1 else ""
+            text = f"{name}{times} {each['state']}: {each['message']}"
+            text += f" (and {more} more)" if more else ""
+            text += "" if each["until"] is None else f" until {_clock(seconds_of(each['until']))}"
+            style = each["state"] if each["state"] in HEALTH_MARKS and each["until"] is None else ""
+            since = model.time if each["since"] is None else seconds_of(each["since"])
+            rows.append(EventRow(since, each, each["kind"], text, style, each["remedy"]))
+        for each in daemon.get("events", "changes", ()) if view.filter or is_all else ():
+            begun = seconds_of(each["time"])
+            if each["event"] == "workload_class":
+                text = words(f"{each['before']} -> {each['after']}")
+                rows.append(EventRow(begun, each, "class", text, each["bottleneck"]))
+            elif each["event"] == "owner":
+                user = f" ({each['owner']['user']})" if each["owner"]["user"] else ""
+                text = f"{each['change']} of {each['owner']['kind']} {each['owner']['id']}{user}"
+                rows.append(EventRow(begun, each, "owner", text, ""))
+    found = [row for row in rows if is_all or view.filter.lower() in row_text(EVENT_COLUMNS, row)]
+    return sorted(found, key=lambda row: -row.time)
 
 
-def _kind(event: Document) -> str:
-    return str(event["event"]).replace("workload_class", "class")
+def _clock(seconds: float) -> str:
+    return time.strftime("%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def _clock(event: Document) -> str:
-    return time.strftime("%m-%d %H:%M:%S", time.localtime(seconds_of(event["time"])))
-
-
-EVENT_COLUMNS: tuple[TableColumn[Document], ...] = (
-    TableColumn("TIME", 14, 3, lambda event: (_clock(event), "dim"), "left"),
-    TableColumn("NODE", 8, 1, lambda event: event["node"], "left", 20, is_name=True),
-    TableColumn("GPU", 5, 4, lambda event: gpu_name(str(event["gpu"]), event["mig_id"])),
-    TableColumn("KIND", 8, 2, _kind, "left"),
-    TableColumn("CHANGE", 20, 5, _described, "left", 1000),
+EVENT_COLUMNS: tuple[TableColumn[EventRow], ...] = (
+    TableColumn("TIME", 14, 3, lambda row: (_clock(row.time), "dim"), "left"),
+    TableColumn("NODE", 8, 1, lambda row: row.document["node"], "left", 20, is_name=True),
+    TableColumn("GPU", 5, 4, lambda row: gpu_name(str(row.document["gpu"]), row.document["mig_id"])),
+    TableColumn("KIND", 8, 2, lambda row: row.kind, "left"),
+    TableColumn("CHANGE", 20, 5, lambda row: (row.text, row.style), "left", 1000),
 )
 
 
-def changes(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> Drawn:
-    """Return changes, the newest first, with what to do about the selected one."""
+def events(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> Drawn:
+    """Return incidents, with what to do about the selected one."""
+    rows = event_rows(model, view)
     columns = [each for each in EVENT_COLUMNS if model.has_several_nodes or each.title != "NODE"]
-    listed = listed_changes(model, view)
-    lines = [_last_minutes(_news(model), model.time), *table(columns, listed, width)]
-    if not listed:
-        nothing = "no change has this text" if view.filter else "no changes so far"
-        return Drawn([lines[0], line((nothing, "dim"))])
-    at = min(view.event, len(listed) - 1)
-    remedy = listed[at].get("remedy")
-    details = wrapped(f"What to do: {remedy}", width, "    ") if remedy else []
-    lines[at + 2 : at + 3] = [fixed((lines[at + 2].plain, "select"), width), *details]
-    return Drawn(lines, 2, range(at + 2, at + 3 + len(details)))
-
-
-def listed_changes(model: Model, view: ViewState) -> list[Document]:
-    """Return the changes that have the text of the filter; `UNLISTED` ones need one."""
-    text = view.filter.lower()
-    listed = [event for event in _news(model) if text or event["event"] not in UNLISTED]
-    return [event for event in listed if text in row_text(EVENT_COLUMNS, event)]
-
-
-def _news(model: Model) -> list[Document]:
-    """Return the changes, the newest first.
-
-    Health that became known is none, nor is the health of a GPU that a check changed at that moment.
-    """
-    events = [event for daemon in model.daemons for event in daemon.get("events", "changes", ())]
-    checks = {_moment(event) for event in events if event["event"] == "health" and event["check"]}
-    news = [
-        event
-        for event in events
-        if event["event"] != "health"
-        or ({event["before"], event["after"]} - {"ok", "unknown"} and (event["check"] or _moment(event) not in checks))
-    ]
-    return sorted(news, key=lambda event: -seconds_of(event["time"]))
-
-
-def _moment(event: Document) -> tuple[object, ...]:
-    return tuple(event[name] for name in ("node", "gpu", "mig_id", "time"))
-
-
-def _last_minutes(events: Sequence[Document], now: float) -> Text:
-    """Return the numbers of recent changes by kind."""
-    recent = Counter(_kind(event) for event in events if now - seconds_of(event["time"]) <= RECENT_SECONDS)
+    recent = Counter(
+        row.kind for row in event_rows(model, view, is_all=True) if model.time - row.time <= RECENT_SECONDS
+    )
     text = ", ".join(f"{count} {kind}" for kind, count in sorted(recent.items())) or "no change"
     hints = [f"/{kind}" for kind in ("class", "owner") if recent[kind]]
     text += f" ({' and '.join(hints)} list{'s' * (len(hints) == 1)} those)" if hints else ""
-    return line((f"last {duration(RECENT_SECONDS)}: {text}", "title"))
+    head = line((f"last {duration(RECENT_SECONDS)}: {text}", "title"))
+    if not rows:
+        return Drawn([head, line(("no change has this text" if view.filter else "no changes so far", "dim"))])
+    lines, at = [head, *table(columns, rows, width)], min(view.event, len(rows) - 1)
+    details = wrapped(rows[at].remedy and f"What to do: {rows[at].remedy}", width, "    ")
+    lines[at + 2 : at + 3] = [fixed((lines[at + 2].plain, "select"), width), *details]
+    return Drawn(lines, 2, range(at + 2, at + 3 + len(details)))
 
 
 def source_list(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> Drawn:

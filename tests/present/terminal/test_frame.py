@@ -118,7 +118,11 @@ def test_a_document_of_another_version_is_an_error_of_its_view(shown: Model, vie
         daemons=tuple(
             replace(
                 daemon,
-                documents={"summary": {"sources": [other]}, "events": {"changes": [other]}, "jobs": {"jobs": [other]}},
+                documents={
+                    "summary": {"sources": [other]},
+                    "incidents": {"incidents": [other]},
+                    "jobs": {"jobs": [other]},
+                },
             )
             for daemon in shown.daemons
         ),
