@@ -69,13 +69,15 @@ class TopSession:
     def __init__(self, feeds: Sequence[Feed], view: ViewState, gpu: str = "") -> None:
         self.feeds, self.view, self.model = feeds, view, Model(0.0)
         self._gpu = gpu
-        self._measured, self._share = (time.monotonic(), time.process_time()), 0.0
+        self._begun = time.monotonic()
 
     def update(self) -> Model:
         """Return the model now, and have the feeds read what the view needs."""
         if not self.view.paused:
             answers = [feed.answers for feed in self.feeds]
-            self.model = model_of(answers, time.monotonic(), time.time(), self._cost())
+            now, memory = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            cost = time.process_time() / max(now - self._begun, 1.0), memory
+            self.model = model_of(answers, now, time.time(), cost)
         if self._gpu and (gpu := self.model.find(self._gpu)) is not None:
             self.view.selected, self._gpu = gpu.key, ""
         shown = self.view.shown(self.model)
@@ -108,14 +110,6 @@ class TopSession:
             path = f"/history?{urlencode(query, safe=',')}"
             wanted["history"] = Wanted(path, max(view.window / POINTS, interval))
         return wanted
-
-    def _cost(self) -> tuple[float, int]:
-        """Return the share of a core that this process took over the last seconds, and its most resident bytes."""
-        now, used = time.monotonic(), time.process_time()
-        elapsed = now - self._measured[0]
-        if elapsed >= 2.0:
-            self._share, self._measured = (used - self._measured[1]) / elapsed, (now, used)
-        return self._share, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def open(self, view: str) -> None:
         """Show a view from its beginning."""

@@ -194,7 +194,7 @@ class Model:
     Attributes:
         time: Unix seconds.
         now: the same moment in monotonic seconds.
-        cost: share of a core, and bytes of memory of this program.
+        cost: mean share of a core, and most bytes of memory of this program.
     """
 
     time: float
