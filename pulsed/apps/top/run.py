@@ -74,9 +74,8 @@ def run(options: argparse.Namespace) -> int:
             app = _app_type()(session, theme, ascii=ascii, interval=options.interval)
             app.run()
             return app.return_code or 0
-        session.wait_for_gpus(START_SECONDS if not options.urls else 0.0)
-        width, height = shutil.get_terminal_size(ONCE_SIZE)
-        session.print_once(sys.stdout, width, height, theme, ascii=ascii)
+        size, wait = shutil.get_terminal_size(ONCE_SIZE), 0.0 if options.urls else START_SECONDS
+        session.print_once(sys.stdout, size, theme, ascii=ascii, wait=wait)
         return 0
     finally:
         local.stop()

@@ -217,33 +217,30 @@ class TopSession:
                 self.open(OTHER_NAMES.get(view, view))
         return False
 
-    def print_once(self, out: TextIO, width: int, height: int, theme: Theme, *, ascii: bool) -> None:
+    def print_once(self, out: TextIO, size: tuple[int, int], theme: Theme, *, ascii: bool, wait: float = 0.0) -> None:
         """Print one frame.
+
+        Args:
+            wait: seconds for a local source that has just been started to have GPUs, or an error.
 
         Raises:
             NothingAnswered: with the first error; also after a frame without a GPU.
         """
-        model = self.model
-        for _ in range(ROUNDS):
-            if all(feed.answers.error and not feed.answers.documents for feed in self.feeds):
-                break
+        deadline, rounds, model = time.monotonic() + wait, 0, self.model
+        while rounds < ROUNDS:
             for feed in self.feeds:
                 feed.poll()
             model = self.update()
-        if not any("summary" in feed.answers.documents for feed in self.feeds):
+            if all(daemon.error and not daemon.documents for daemon in model.daemons):
+                break
+            has_errors = any(daemon.error for daemon in model.daemons) or any(each["error"] for each in model.sources)
+            if model.gpus or has_errors or time.monotonic() > deadline:
+                rounds += 1
+            else:
+                time.sleep(0.1)
+        if not any("summary" in daemon.documents for daemon in model.daemons):
             raise NothingAnswered(self.feeds[0].answers.error)
-        out.write(printed(model, self.view, (width, height), theme, ascii=ascii, is_terminal=out.isatty()))
+        out.write(printed(model, self.view, size, theme, ascii=ascii, is_terminal=out.isatty()))
         if not model.gpus:
             errors = [source["error"] for source in model.sources if source["error"]]
             raise NothingAnswered(errors[0] if errors else "there is no GPU")
-
-    def wait_for_gpus(self, seconds: float) -> None:
-        """Wait until a local source that has just been started has GPUs, or an error."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            model = self.update()
-            if model.gpus or any(each["error"] for each in model.sources) or any(each.error for each in model.daemons):
-                break
-            for feed in self.feeds:
-                feed.poll()
-            time.sleep(0.1)

@@ -20,21 +20,12 @@ NODE_CELLS = 6
 
 
 class JobGpu(NamedTuple):
-    """A GPU of an owner: the part of its account, and the GPU if it is there, with its label."""
+    """A GPU of an owner, with its label and the part of the owner's account; without values if it is gone."""
 
     owner: Document
     part: Document
-    gpu: FleetRow | None
+    gpu: FleetRow
     label: str
-
-    def text(self, name: str) -> str:
-        """Return a number of the GPU as text."""
-        return MISSING if self.gpu is None else self.gpu.text(name)
-
-    @property
-    def style(self) -> str:
-        """The style of its row."""
-        return "" if self.gpu is None else "warn" if self.gpu.use == "held" else bottleneck_style(self.gpu)
 
 
 class JobRows(NamedTuple):
@@ -46,12 +37,6 @@ class JobRows(NamedTuple):
     job: Document | None
     gpus: list[JobGpu]
     notes: list[tuple[str, str]]
-
-
-def _status(row: JobGpu) -> str:
-    if row.gpu is None:
-        return MISSING
-    return "stale" if row.gpu.stale else words(row.gpu.state("workload_class"))
 
 
 def _idle(row: JobGpu) -> str:
@@ -69,11 +54,13 @@ JOB_COLUMNS: tuple[TableColumn[JobGpu], ...] = (
     TableColumn("USER", 7, 7, lambda row: row.owner["user"] or MISSING, "left"),
     TableColumn("GPU", 7, 13, lambda row: row.label, most=14, is_name=True),
     TableColumn("MIG", 3, 1, lambda row: row.part["mig_id"] or "-"),
-    TableColumn("*STATUS", 22, 8, _status, "left"),
-    TableColumn("*MEM GiB", 10, 9, lambda row: row.text("memory_used_bytes")),
-    TableColumn("*UTIL", 5, 4, lambda row: row.text("gpu_utilization_ratio")),
-    TableColumn("*RU %", 9, 10, lambda row: MISSING if row.gpu is None else real_words(row.gpu).replace(" %", "")),
-    TableColumn("*TENSOR", 7, 3, lambda row: row.text("tensor_active_ratio")),
+    TableColumn(
+        "*STATUS", 22, 8, lambda row: "stale" if row.gpu.stale else words(row.gpu.state("workload_class")), "left"
+    ),
+    TableColumn("*MEM GiB", 10, 9, lambda row: row.gpu.text("memory_used_bytes")),
+    TableColumn("*UTIL", 5, 4, lambda row: row.gpu.text("gpu_utilization_ratio")),
+    TableColumn("*RU %", 9, 10, lambda row: real_words(row.gpu).replace(" %", "")),
+    TableColumn("*TENSOR", 7, 3, lambda row: row.gpu.text("tensor_active_ratio")),
     TableColumn("TIME", 6, 5, lambda row: duration(row.part["held_seconds"])),
     TableColumn("IDLE", 6, 6, _idle),
     TableColumn("ENERGY", 9, 2, _energy),
@@ -96,7 +83,8 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, he
         note += " Processes: attribution.processes.enabled of the daemon."
     parts = [part for group in groups for part in group.gpus]
     titles, *rows = table(JOB_COLUMNS, parts, width)
-    shown = iter([line((row.plain, part.style)) for row, part in zip(rows, parts, strict=True)])
+    styles = ["warn" if part.gpu.use == "held" else bottleneck_style(part.gpu) for part in parts]
+    shown = iter([line((row.plain, style)) for row, style in zip(rows, styles, strict=True)])
     lines, begins = [titles], []
     for group in groups:
         begins.append(len(lines))
@@ -119,9 +107,11 @@ def job_rows(model: Model, view: ViewState) -> Iterator[JobRows]:
         for job in daemon.get("jobs", "jobs", ()):
             parts = []
             for part in job["gpus"]:
-                gpu = gpus.get((source, part["node"], part["uuid"] or "", part["mig_id"] or ""))
-                name, node = part["gpu"] if gpu is None else gpu.name, nodes.get(part["node"])
-                parts.append(JobGpu(job["owner"], part, gpu, f"{node.lstrip(ELLIPSIS)}/{name}" if node else name))
+                at, node = (part["node"], part["uuid"] or "", part["mig_id"] or ""), nodes.get(part["node"])
+                gone = FleetRow(source, at[0], part["gpu"], *at[1:], "", "", {}, stale=True, age=0.0)
+                gpu = gpus.get((source, *at), gone)
+                label = f"{node.lstrip(ELLIPSIS)}/{gpu.name}" if node else gpu.name
+                parts.append(JobGpu(job["owner"], part, gpu, label))
             own = [each for each in processes if _is_of(each, job["owner"])]
             owned.update(each["pid"] for each in own)
             notes = [(f"{each['evidence']}: {each['text']}", "warn") for each in job.get("advice", ())[:1]]

@@ -145,7 +145,6 @@ def test_a_frame_of_a_source_that_does_not_start_starts_it_once() -> None:
         raise OwnSourceFailed("no such key", "Correct it")
 
     session = TopSession([Feed(start, "this host")], ViewState())
-    session.wait_for_gpus(SECONDS)
     with pytest.raises(NothingAnswered, match="no such key"):
-        session.print_once(io.StringIO(), 80, 24, "none", ascii=True)
+        session.print_once(io.StringIO(), (80, 24), "none", ascii=True, wait=SECONDS)
     assert len(starts) == 1
