@@ -8,7 +8,7 @@ import os
 import signal
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -19,16 +19,13 @@ from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.filter import LineFilter
 from textual.geometry import Region, Size
-from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Footer, Input
 
 from pulsed.apps.top.session import TopSession, WrongCommand
-from pulsed.present.terminal.frame import VIEWS, body, frame
-from pulsed.present.terminal.lists import job_rows
-from pulsed.present.terminal.text import Drawn, Theme, line, styles
-from pulsed.present.terminal.view_state import LAYOUTS, SORTS
+from pulsed.present.terminal.frame import VIEWS, frame
+from pulsed.present.terminal.text import Theme, line, styles
 from pulsed.printable import ascii_text
 
 MIN_PAUSE_SECONDS = 0.25
@@ -36,17 +33,6 @@ MIN_PAUSE_SECONDS = 0.25
 
 BARS = 2
 """Lines of the tabs and the footer."""
-
-WINDOWS = (60.0, 300.0, 600.0, 1800.0, 3600.0, 21600.0, 86400.0)
-"""Seconds of history to choose from."""
-
-CHOICES: Mapping[str, Sequence[object]] = {
-    "sort": SORTS,
-    "layout": LAYOUTS,
-    "reverse": (False, True),
-    "paused": (False, True),
-}
-"""Values that a key cycles through, by the field of the view."""
 
 ALL = 10**9
 
@@ -90,24 +76,24 @@ class TopApp(App[None]):
     Input { display: none; background: ansi_default; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark", "open('help')", "help"),
+        Binding("question_mark", "do('open', 'help')", "help"),
         Binding("q,escape", "leave", "quit"),
-        Binding("enter", "enter", "open", key_display="Enter"),
+        Binding("enter", "do('enter')", "open", key_display="Enter"),
         Binding("slash", "prompt('/')", "filter"),
-        Binding("s", "next('sort')", "sort"),
-        Binding("r", "next('reverse')", "reverse"),
-        Binding("v", "next('layout')", "layout"),
-        Binding("p,space", "next('paused')", "pause", key_display="p"),
+        Binding("s", "do('next', 'sort')", "sort"),
+        Binding("r", "do('next', 'reverse')", "reverse"),
+        Binding("v", "do('next', 'layout')", "layout"),
+        Binding("p,space", "do('next', 'paused')", "pause", key_display="p"),
         Binding("colon", "prompt(':')", "command"),
-        Binding("plus", "zoom(1)", "longer", key_display="+"),
-        Binding("minus", "zoom(-1)", "shorter", key_display="-"),
+        Binding("plus", "do('zoom', 1)", "longer", key_display="+"),
+        Binding("minus", "do('zoom', -1)", "shorter", key_display="-"),
         Binding("j,down,right", "move(1)", show=False),
         Binding("k,up,left", "move(-1)", show=False),
         Binding("home", f"move({-ALL})", show=False),
         Binding("end", f"move({ALL})", show=False),
         Binding("pagedown", "page(1)", show=False),
         Binding("pageup", "page(-1)", show=False),
-        *(Binding(str(number), f"open('{name}')", show=False) for number, name in enumerate(VIEWS, 1)),
+        *(Binding(str(number), f"do('open', '{name}')", show=False) for number, name in enumerate(VIEWS, 1)),
         Binding("ctrl+c,ctrl+q", "quit", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
@@ -122,7 +108,8 @@ class TopApp(App[None]):
         self._session, self._view, self._interval, self._ascii = session, session.view, interval, ascii
         self._head, self._body = Lines(id="head", can_focus=False), Lines(can_focus=False)
         self._prompt = Input(compact=True, select_on_focus=False)
-        self._drawn, self._is_changed, self._selected = 0.0, False, range(0)
+        self._drawn, self._is_changed = 0.0, False
+        self._shown: tuple[str, str, range] = ("", "", range(0))
 
     def compose(self) -> ComposeResult:
         """Yield the widgets."""
@@ -138,7 +125,7 @@ class TopApp(App[None]):
         self.draw()
         self.set_interval(MIN_PAUSE_SECONDS, self._tick)
         for feed in self._session.feeds:
-            feed.start(self._set_changed)
+            feed.start(lambda: setattr(self, "_is_changed", True))
 
     def on_unmount(self) -> None:
         """Stop reading."""
@@ -156,9 +143,6 @@ class TopApp(App[None]):
                 os._exit(128 + number)
         asyncio.get_running_loop().call_soon_threadsafe(self.exit)
 
-    def _set_changed(self) -> None:
-        self._is_changed = True
-
     def _tick(self) -> None:
         if self._is_changed or time.monotonic() - self._drawn >= self._interval:
             self.draw()
@@ -168,12 +152,13 @@ class TopApp(App[None]):
         self._drawn, self._is_changed = time.monotonic(), False
         model, view, (width, height) = self._session.update(), self._view, self.size
         drawn = frame(model, view, width - self._body.show_vertical_scrollbar, height - BARS)
-        tabs = [_tab(number, name, is_shown=name == view.view) for number, name in enumerate(VIEWS, 1)]
-        self._head.show([line(*tabs), *drawn.lines[: drawn.titles]])
+        self._head.show([_tabs(view.view), *drawn.lines[: drawn.titles]])
         self._head.styles.height = drawn.titles + 1
         self._body.show(drawn.lines[drawn.titles :])
-        if drawn.selected != self._selected:
-            self._selected = drawn.selected
+        before, self._shown = self._shown, (view.view, view.report, drawn.selected)
+        if self._shown[:2] != before[:2]:
+            self._body.scroll_home(animate=False)
+        if drawn.selected and self._shown != before:
             region = Region(0, drawn.selected.start - drawn.titles, 1, len(drawn.selected))
             self._body.scroll_to_region(region, animate=False)
 
@@ -181,45 +166,21 @@ class TopApp(App[None]):
         """Draw for the new size."""
         self.draw()
 
-    def action_click(self, key: str) -> None:
-        """Select a GPU, or open it if it is the selected one."""
-        self._session.click(key)
+    def action_do(self, name: str, *arguments: Any) -> None:
+        """Call a method of the session, and draw; it returns whether the program ends."""
+        try:
+            if getattr(self._session, name)(*arguments):
+                self.exit()
+        except WrongCommand as error:
+            self.notify(str(error), severity="warning", markup=False)
         self.draw()
-
-    def action_open(self, view: str) -> None:
-        """Show a view from its beginning."""
-        self._session.open(view)
-        self._body.scroll_home(animate=False)
-        self.draw()
-
-    def action_enter(self) -> None:
-        """Open the selected GPU, or the report of the selected owner."""
-        if self._view.view in ("fleet", "plot"):
-            self.action_open("gpu")
-        elif self._view.view == "work":
-            jobs = [row.job for row in job_rows(self._session.model, self._view)]
-            if jobs and (job := jobs[min(self._view.event, len(jobs) - 1)]) is not None:
-                self.push_screen(ReportScreen(job))
 
     def action_leave(self) -> None:
         """Close the prompt, or leave the view or the program."""
         if self._prompt.display:
             self._close_prompt()
-        elif self._session.back():
-            self.exit()
-        self.draw()
-
-    def action_next(self, name: str) -> None:
-        """Change the order or the layout of GPUs, or pause."""
-        values = CHOICES[name]
-        setattr(self._view, name, values[(values.index(getattr(self._view, name)) + 1) % len(values)])
-        self.draw()
-
-    def action_zoom(self, steps: int) -> None:
-        """Show a longer or shorter time."""
-        nearest = min(range(len(WINDOWS)), key=lambda at: abs(WINDOWS[at] - self._view.window))
-        self._view.window = WINDOWS[max(0, min(nearest + steps, len(WINDOWS) - 1))]
-        self.draw()
+        else:
+            self.action_do("back")
 
     def action_move(self, count: int) -> None:
         """Select another row, or scroll."""
@@ -256,40 +217,15 @@ class TopApp(App[None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Run a command, or set the filter."""
         self._close_prompt()
-        try:
-            if event.value.startswith("/"):
-                self._session.set_filter(event.value[1:])
-            elif self._session.run(event.value.removeprefix(":")):
-                self.exit()
-        except WrongCommand as error:
-            self.notify(str(error), severity="warning", markup=False)
-        self.draw()
+        self.action_do("set_filter" if event.value[:1] == "/" else "run", event.value.lstrip("/:"))
 
     def _close_prompt(self) -> None:
         self._prompt.display, self.query_one(Footer).display = False, True
         self.set_focus(None)
 
 
-class ReportScreen(ModalScreen[None]):
-    """The report of an owner, as `pulsed job` prints it."""
-
-    AUTO_FOCUS = "Lines"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "back")]
-
-    def __init__(self, job: Mapping[str, Any]) -> None:
-        super().__init__()
-        self._job = job
-
-    def compose(self) -> ComposeResult:
-        """Yield the text."""
-        from pulsed.owners.report.job_report import job_report  # with its imports, which no other view needs
-
-        lines = Lines()
-        lines.show(body(lambda: Drawn([*map(Text, job_report(self._job).splitlines())]), self.app.size.width).lines)
-        yield lines
-
-
-def _tab(number: int, name: str, *, is_shown: bool) -> Text:
-    tab = line((f" {number} {name} ", "select" if is_shown else ""))
-    tab.apply_meta({"@click": f"app.open({name!r})"})
-    return tab
+def _tabs(shown: str) -> Text:
+    tabs = [line((f" {number} {name} ", "select" if name == shown else "")) for number, name in enumerate(VIEWS, 1)]
+    for tab, name in zip(tabs, VIEWS, strict=True):
+        tab.apply_meta({"@click": f"app.do('open', {name!r})"})
+    return line(*tabs)

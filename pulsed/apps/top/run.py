@@ -11,8 +11,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from pulsed.apps.daemon_client import ClientSettings, DaemonClient, client_settings, clients_of
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
 MIN_INTERVAL_SECONDS = 0.25
 """Shortest time between two requests."""
 
-ONCE_WIDTH, ONCE_HEIGHT = 160, 50
-"""Size of a frame for a pipe, unless COLUMNS and LINES are set."""
-
+ONCE_SIZE = 160, 50
+"""Columns and lines of a frame for a pipe, unless COLUMNS and LINES are set."""
 
 ASCII_TERMINALS = ("linux", "dumb")
 """Values of TERM without graphs; the font of the Linux console lacks most of their characters."""
@@ -60,9 +60,7 @@ def run(options: argparse.Namespace) -> int:
     if options.interval < MIN_INTERVAL_SECONDS:
         options.parser.error("--interval is at least 250ms")
     opened = opening(options.urls[0] if options.urls else "")
-    view = ViewState(view=opened.view, gpus=_shown(getattr(options, "config.gpus")))
-    if opened.window is not None:
-        view.window = opened.window
+    view = ViewState(view=opened.view, window=opened.window, gpus=_shown(getattr(options, "config.gpus")))
     settings = client_settings(options)
     local = LocalDaemon(lambda: _local_urls(options, own), own, settings)
     clients = clients_of(options.urls, options.nodes, settings).values() if options.urls or options.nodes else ()
@@ -76,9 +74,8 @@ def run(options: argparse.Namespace) -> int:
             app = _app_type()(session, theme, ascii=ascii, interval=options.interval)
             app.run()
             return app.return_code or 0
-        session.wait_for_gpus(START_SECONDS if not options.urls else 0.0)
-        width, height = shutil.get_terminal_size((ONCE_WIDTH, ONCE_HEIGHT))
-        session.print_once(sys.stdout, width, height, theme, ascii=ascii)
+        size, wait = shutil.get_terminal_size(ONCE_SIZE), 0.0 if options.urls else START_SECONDS
+        session.print_once(sys.stdout, size, theme, ascii=ascii, wait=wait)
         return 0
     finally:
         local.stop()
@@ -150,30 +147,23 @@ class Opening(NamedTuple):
 
     view: str = "fleet"
     gpu: str = ""
-    window: float | None = None
+    window: float = 600.0
 
 
 def opening(url: str) -> Opening:
     """Return the view that the fragment of a URL names; Fleet without one."""
     path, _, query = urlsplit(url).fragment.partition("?")
-    parts = [part for part in path.split("/") if part]
+    view, _, gpu = path.strip("/").partition("/")
     seconds = parse_qs(query).get("s", [""])[0]
-    window = float(seconds) if seconds.isdecimal() and 10 <= int(seconds) <= 86400 else None
-    if len(parts) == 2 and parts[0] == "gpu":
-        return Opening("gpu", parts[1], window)
-    view = "".join(parts[:1])
-    return Opening(view if view in VIEWS else "fleet", "", window)
+    window = float(seconds) if seconds.isdecimal() and 10 <= int(seconds) <= 86400 else 600.0
+    return Opening(view if view in VIEWS else "fleet", gpu if view == "gpu" else "", window)
 
 
 def local_urls(listen: Sequence[str], prefix: str) -> list[str]:
     """Return the URLs of addresses that a daemon of this host listens on."""
-    urls = []
-    for address in listen:
-        host, _, port = address.rpartition(":")
-        if address.startswith("unix:") or not port.isdecimal():
-            continue
-        urls.append(f"http://{'localhost' if host in ('', '0.0.0.0', '[::]') else host}:{port}{prefix}")
-    return urls or [DEFAULT_URL]
+    addresses = [each.rpartition(":") for each in listen if not each.startswith("unix:")]
+    hosts = [("localhost" if host in ("", "0.0.0.0", "[::]") else host, port) for host, _, port in addresses]
+    return [f"http://{host}:{port}{prefix}" for host, port in hosts if port.isdecimal()] or [DEFAULT_URL]
 
 
 class LocalDaemon:
@@ -188,7 +178,6 @@ class LocalDaemon:
     def __init__(self, urls: Callable[[], Sequence[str]], arguments: Sequence[str], settings: ClientSettings) -> None:
         self._urls, self._arguments, self._settings = urls, arguments, settings
         self._process: subprocess.Popen[bytes] | None = None
-        self._log: IO[bytes] | None = None
 
     def connect(self) -> Connection:
         """Find or start the daemon.
@@ -199,59 +188,43 @@ class LocalDaemon:
         """
         for url in self._urls():
             client = DaemonClient(url, self._settings)
-            try:
+            with suppress(PulsedError, KeyError, TypeError):
                 client.json("/version")["version"]
-            except (PulsedError, KeyError, TypeError):
-                continue
-            return Connection(client, client.address)
+                return Connection(client, client.address)
         return Connection(self._start(), "local source, as no daemon runs here")
 
     def _start(self) -> DaemonClient:
-        port = _free_port()
-        command = [
-            *(sys.executable, "-m", "pulsed", "serve", f"--web.listen-address=127.0.0.1:{port}", *self._arguments),
-            "--set=state_dir=",  # the configured folder belongs to the daemon
-        ]
         self.stop()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
-        self._process = process = subprocess.Popen(
-            dying_with_parent(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        command = [*(sys.executable, "-m", "pulsed", "serve", f"--web.listen-address={address}"), *self._arguments]
+        command.append("--set=state_dir=")  # the configured folder belongs to the daemon
+        client, deadline = (
+            DaemonClient(f"http://{address}", ClientSettings(START_SECONDS)),
+            time.monotonic() + START_SECONDS,
         )
-        client = DaemonClient(f"http://127.0.0.1:{port}", ClientSettings(START_SECONDS))
-        deadline = time.monotonic() + START_SECONDS
-        while process.poll() is None and time.monotonic() < deadline:
-            try:
-                client.request("/-/healthy")
-            except PulsedError:
+        with tempfile.TemporaryFile() as log:
+            self._process = subprocess.Popen(
+                dying_with_parent(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log
+            )
+            while self._process.poll() is None and time.monotonic() < deadline:
+                with suppress(PulsedError):
+                    client.request("/-/healthy")
+                    return client
                 time.sleep(0.05)
-                continue
-            return client
-        message = f"the local source did not start: {_last_line(self._log)}"
+            log.seek(0)
+            lines = log.read().decode(errors="replace").strip().splitlines()
         self.stop()
-        raise OwnSourceFailed(message, "Give the URL of a running pulsed")
+        message = lines[-1] if lines else f"no answer within {START_SECONDS:.0f} s"
+        raise OwnSourceFailed(f"the local source did not start: {message}", "Give the URL of a running pulsed")
 
     def stop(self) -> None:
         """End the own daemon, if it runs."""
-        process, self._process = self._process, None
-        if process is not None and process.poll() is None:
+        if (process := self._process) is not None and process.poll() is None:
             process.terminate()
             try:
                 process.wait(END_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        if self._log is not None:
-            self._log.close()
-
-
-def _last_line(log: IO[bytes]) -> str:
-    log.seek(0)
-    lines = log.read().decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"no answer within {START_SECONDS:.0f} s"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

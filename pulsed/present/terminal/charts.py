@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
 
 from rich.text import Text
 
@@ -12,6 +11,7 @@ from pulsed.number_text import Number, duration, trend
 from pulsed.present.terminal.model import FleetRow, Model, ratio, total
 from pulsed.present.terminal.text import Drawn, distinguished, fixed, line
 from pulsed.present.terminal.view_state import ViewState
+from pulsed.present.terminal.words import title_of
 
 COLUMNS = 3
 
@@ -19,35 +19,22 @@ LABEL_CELLS = 8
 """Most cells of the name of a row."""
 
 
-class Plot(NamedTuple):
-    """A chart: titles, and the fields whose sum is drawn; `is_link`: over the capacity of the PCIe link."""
+PCIE = "pcie_receive_bytes_per_second", "pcie_transmit_bytes_per_second"
 
-    title: str
-    short: str
-    fields: tuple[str, ...]
-    is_link: bool = False
-
-
-PLOTS: tuple[Plot, ...] = (
-    Plot("Real utilization", "Real", ("real_utilization_ratio",)),
-    Plot("GPU util (driver)", "GPU util", ("gpu_utilization_ratio",)),
-    Plot("Graphics engine", "GR", ("graphics_engine_active_ratio",)),
-    Plot("SM active", "SM", ("sm_active_ratio",)),
-    Plot("SM occupancy", "Occupancy", ("sm_occupancy_ratio",)),
-    Plot("Tensor", "Tensor", ("tensor_active_ratio",)),
-    Plot("DRAM", "DRAM", ("dram_active_ratio",)),
-    Plot("Copy (memory util)", "Copy", ("memory_utilization_ratio",)),
-    Plot("PCIe RX+TX of link", "PCIe", ("pcie_receive_bytes_per_second", "pcie_transmit_bytes_per_second"), True),
+PLOTS: tuple[tuple[str, ...], ...] = (
+    ("real_utilization_ratio",),
+    ("gpu_utilization_ratio",),
+    ("graphics_engine_active_ratio",),
+    ("sm_active_ratio",),
+    ("sm_occupancy_ratio",),
+    ("tensor_active_ratio",),
+    ("dram_active_ratio",),
+    ("memory_utilization_ratio",),
+    PCIE,
 )
-"""In rows of three."""
+"""The fields whose sum is drawn, those of PCIe over the capacity of the link in both directions; in rows of three."""
 
-SMALL_PLOTS: tuple[Plot, ...] = (PLOTS[0], PLOTS[3], PLOTS[6])
-"""Real utilization, SM and DRAM."""
-
-
-def plot_fields(plots: Sequence[Plot]) -> tuple[str, ...]:
-    """Return the fields whose history charts need."""
-    return tuple(name for each in plots for name in each.fields)
+SMALL_PLOTS = (PLOTS[0], PLOTS[3], PLOTS[6])
 
 
 def plot(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> Drawn:
@@ -56,7 +43,7 @@ def plot(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, he
 
 
 def charts(
-    plots: Sequence[Plot], model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int
+    plots: Sequence[tuple[str, ...]], model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int
 ) -> list[Text]:
     """Return charts in at most `height` lines, with a time axis: of the range and the selected GPU if not all fit."""
     rows, chart_width = (height - 1) // (len(plots) // COLUMNS) - 1, (width - COLUMNS + 1) // COLUMNS
@@ -75,9 +62,9 @@ def charts(
     return [*lines, line(Text(" ").join([axis] * COLUMNS))]
 
 
-def _chart(each: Plot, curves: Sequence[tuple[str, Sequence[Number], bool]], width: int) -> Iterator[Text]:
-    full = f"{each.title} 0..100 %"
-    yield fixed((full if len(full) <= width else each.short, "title"), width)
+def _chart(fields: tuple[str, ...], curves: Sequence[tuple[str, Sequence[Number], bool]], width: int) -> Iterator[Text]:
+    title = "PCIe RX+TX of link" if fields == PCIE else title_of(fields[0])
+    yield fixed((f"{title} 0..100 %", "title"), width)
     cells = max((len(label) for label, _, _ in curves), default=0) + 1
     for label, values, is_selected in curves:
         shown = trend(values, width - cells, 1.0) if any(one is not None for one in values) else "no history"
@@ -92,11 +79,7 @@ def _range(columns: Sequence[Sequence[Number]]) -> list[tuple[str, Sequence[Numb
     return [(name, [end(row, default=None) for row in numbers], False) for name, end in ends]
 
 
-def _values(each: Plot, gpu: FleetRow) -> Sequence[Number]:
-    if not set(each.fields) <= gpu.history.fields.keys():
-        return []
-    values = [total(parts) for parts in zip(*(gpu.history.fields[name] for name in each.fields), strict=True)]
-    if not each.is_link:
-        return values
+def _values(fields: tuple[str, ...], gpu: FleetRow) -> Sequence[Number]:
+    values = [total(parts) for parts in zip(*(gpu.history.get(name, ()) for name in fields), strict=False)]
     link = gpu.last("pcie_link_bytes_per_second")
-    return [ratio(value, None if link is None else 2 * link) for value in values]
+    return values if fields != PCIE else [ratio(value, None if link is None else 2 * link) for value in values]

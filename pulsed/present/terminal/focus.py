@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
-from typing import NamedTuple
+from itertools import chain, zip_longest
 
 from rich.text import Text
 
 from pulsed.number_text import (
     MISSING,
-    Number,
     duration,
     field_text_with_unit,
     left,
@@ -24,7 +22,7 @@ from pulsed.number_text import (
     whole,
 )
 from pulsed.present.terminal.fleet import DRIVER, gpu_table, real_bar
-from pulsed.present.terminal.model import DERIVED, Document, FleetRow, Model, ratio
+from pulsed.present.terminal.model import Document, FleetRow, Model, ratio
 from pulsed.present.terminal.text import Drawn, bar, fixed, line, wrapped
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.present.terminal.words import (
@@ -33,6 +31,7 @@ from pulsed.present.terminal.words import (
     class_words,
     health_words,
     real_words,
+    title_of,
     words,
 )
 
@@ -42,67 +41,40 @@ MINI_FLEET_FROM = 140
 MINI_FLEET_WIDTH = 46
 
 
-class Metric(NamedTuple):
-    """A row: title, field, and what a full bar is: a number, a field, or None for no bar.
-
-    An optional row is left out without reading and history, as not every GPU has it.
-    """
-
-    title: str
-    field: str
-    top: str | float | None = 1.0
-    is_optional: bool = False
-
-
-GROUPS: Mapping[str, tuple[Metric, ...]] = {
+GROUPS: Mapping[str, Sequence[str]] = {
     "Utilization": (
-        Metric("Real", "real_utilization_ratio"),
-        Metric("Saturation", "saturation_ratio"),
-        Metric("GPU util (driver)", DRIVER),
-        Metric("Graphics engine", "graphics_engine_active_ratio"),
-        Metric("Copy (memory util)", "memory_utilization_ratio"),
+        "real_utilization_ratio", "saturation_ratio", DRIVER, "graphics_engine_active_ratio",
+        "memory_utilization_ratio",
     ),
     "SM and pipes": (
-        Metric("SM active", "sm_active_ratio"),
-        Metric("SM occupancy", "sm_occupancy_ratio"),
-        Metric("Tensor", "tensor_active_ratio"),
-        Metric("Tensor half (HMMA)", "tensor_hmma_active_ratio", is_optional=True),
-        Metric("Tensor integer (IMMA)", "tensor_imma_active_ratio", is_optional=True),
-        Metric("Tensor FP64 (DFMA)", "tensor_dfma_active_ratio", is_optional=True),
-        Metric("FP64", "fp64_active_ratio"),
-        Metric("FP32", "fp32_active_ratio"),
-        Metric("FP16", "fp16_active_ratio"),
-        Metric("Integer", "integer_active_ratio", is_optional=True),
+        "sm_active_ratio", "sm_occupancy_ratio", "tensor_active_ratio", "tensor_hmma_active_ratio",
+        "tensor_imma_active_ratio", "tensor_dfma_active_ratio", "fp64_active_ratio", "fp32_active_ratio",
+        "fp16_active_ratio", "integer_active_ratio",
     ),
-    "Memory": (
-        Metric("DRAM active", "dram_active_ratio"),
-        Metric("Memory used", "memory_used_bytes", "memory_bytes"),
-        Metric("Memory clock", "memory_clock_hertz", "memory_clock_max_hertz"),
-        Metric("Memory temperature", "memory_temperature_celsius", 100.0),
-    ),
+    "Memory": ("dram_active_ratio", "memory_used_bytes", "memory_clock_hertz", "memory_temperature_celsius"),
     "Interconnect and power": (
-        Metric("PCIe receive", "pcie_receive_bytes_per_second", "pcie_link_bytes_per_second"),
-        Metric("PCIe transmit", "pcie_transmit_bytes_per_second", "pcie_link_bytes_per_second"),
-        Metric("NVLink receive", "nvlink_receive_bytes_per_second", None),
-        Metric("NVLink transmit", "nvlink_transmit_bytes_per_second", None),
-        Metric("C2C receive", "c2c_receive_bytes_per_second", None, is_optional=True),
-        Metric("C2C transmit", "c2c_transmit_bytes_per_second", None, is_optional=True),
-        Metric("Power", "power_watts", "power_limit_watts"),
-        Metric("Temperature", "temperature_celsius", 100.0),
-        Metric("SM clock", "sm_clock_hertz", "sm_clock_max_hertz"),
-        Metric("Energy", "energy_joules_total", None),
+        "pcie_receive_bytes_per_second", "pcie_transmit_bytes_per_second", "nvlink_receive_bytes_per_second",
+        "nvlink_transmit_bytes_per_second", "c2c_receive_bytes_per_second", "c2c_transmit_bytes_per_second",
+        "power_watts", "temperature_celsius", "sm_clock_hertz", "energy_joules_total",
     ),
-}
-"""Rows by group."""
-
-HISTORY_FIELDS: tuple[str, ...] = tuple(each.field for group in GROUPS.values() for each in group)
-"""Fields whose history is shown, where it is kept."""
-
-_VARIABLES = {
-    "sm": "SM", "tensor": "tensor", "dram": "DRAM", "graphics_engine": "engine", "fp64": "FP64",
-    "real_utilization": "real utilization", "io": "PCIe", "media": "media",
 }  # fmt: skip
-"""Variables of the rules of classes."""
+"""Fields by group."""
+
+OPTIONAL = ("tensor_hmma", "tensor_imma", "tensor_dfma", "integer", "c2c")
+"""Beginnings of fields that are left out without reading and history, as not every GPU has them."""
+
+FULL = {
+    "memory_used_bytes": "memory_bytes",
+    "memory_clock_hertz": "memory_clock_max_hertz",
+    "sm_clock_hertz": "sm_clock_max_hertz",
+    "power_watts": "power_limit_watts",
+    "pcie_receive_bytes_per_second": "pcie_link_bytes_per_second",
+    "pcie_transmit_bytes_per_second": "pcie_link_bytes_per_second",
+}
+"""What a full bar is, where it is another field; ratios are full at 1, temperatures at 100 degrees."""
+
+HISTORY_FIELDS: tuple[str, ...] = tuple(chain(*GROUPS.values()))
+"""Fields whose history is shown, where it is kept."""
 
 
 def focus(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> Drawn:
@@ -113,7 +85,7 @@ def focus(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, h
     bottlenecks = {rule["class"]: rule["bottleneck"] for rule in model.daemons[gpu.source].get("catalog", "rules", ())}
     if width < MINI_FLEET_FROM or len(gpus) < 2:
         return Drawn([*_gpu(gpu, bottlenecks, width)])
-    titles, *others = gpu_table(model, view, gpus, MINI_FLEET_WIDTH)
+    titles, *others = gpu_table(model, view, gpus, MINI_FLEET_WIDTH).lines
     first = max(min(view.place(gpus) - height // 2, len(others) - height + 1), 0)
     pairs = zip_longest(
         [titles, *others[first : first + height - 1]],
@@ -174,7 +146,7 @@ def _condition(condition: Document) -> str:
     value = field_text_with_unit(field, low if low == condition["high"] else None)
     threshold = field_text_with_unit(field, condition["threshold"])
     c2c = " and C2C" if any(each.startswith("c2c_") for each in condition["inputs"]) else ""
-    return f"{_VARIABLES.get(variable) or variable}{c2c} {value} ({condition['comparison']} {threshold})"
+    return f"{'PCIe' if variable == 'io' else title_of(variable)}{c2c} {value} ({condition['comparison']} {threshold})"
 
 
 def _health(detail: Document, width: int) -> Iterator[Text]:
@@ -202,40 +174,32 @@ def _date(time: str) -> str:
 def _table(gpu: FleetRow, width: int) -> Iterator[Text]:
     names, now, bars = (26, 11, 18 if width >= 90 else 10) if width >= 70 else (18, 10, 10 if width >= 60 else 0)
     trends = max(width - names - now - bars - 3, 0)
-    times = gpu.history.times
-    span = f" of {duration(times[-1] - times[0])}" if times else ""
-    for group, metrics in GROUPS.items():
+    span = f" of {duration(times[-1] - times[0])}" if (times := gpu.history.get("time", ())) else ""
+    for group, fields in GROUPS.items():
         head = f"{left(group, names)} {right('now', now)} {left('of max' if bars else '', bars)} trend{span}"
         yield line((head, "title"))
-        for title, name, full, is_optional in metrics:
-            value, top = _value(gpu, name), _value(gpu, full, is_last=True) if isinstance(full, str) else full
-            past = gpu.history.fields.get(name, ())
-            if is_optional and value is None and all(each is None for each in past):
+        for name in fields:
+            value, past = gpu.number(name), gpu.history.get(name, ())
+            if name.startswith(OPTIONAL) and value is None and all(each is None for each in past):
                 continue
+            top = (
+                1.0 if name.endswith("_ratio") else 100.0 if name.endswith("_celsius") else gpu.last(FULL.get(name, ""))
+            )
             is_real = name == "real_utilization_ratio"
             shown = real_bar(gpu, bars) if is_real else bar(bars, "", ratio(value, top))
             style = bottleneck_style(gpu) if is_real else ""
-            text = f"{left(title, names)} {right(field_text_with_unit(name, value), now)} "
+            text = f"{left(title_of(name), names)} {right(field_text_with_unit(name, value), now)} "
             yield line(text, shown if bars and top is not None else " " * bars, " ", (trend(past, trends, top), style))
-    yield line(f"{left('PCIe replays', names)} {right(rate(gpu.replays_per_second), now)} /s")
-
-
-def _value(gpu: FleetRow, name: str, *, is_last: bool = False) -> Number:
-    """Return a number of the summary or of the GPU's document; of a stale GPU only on request, or None."""
-    if gpu.stale and not is_last:
-        return None
-    value = gpu.last(name)
-    value = gpu.detail.get("metrics", {}).get(name) if value is None and name not in DERIVED else value
-    return value if isinstance(value, (int, float)) else None
+    yield line(f"{left('PCIe replays', names)} {right(rate(gpu.number('pcie_replays_per_second')), now)} /s")
 
 
 def _class_strip(gpu: FleetRow, bottlenecks: Mapping[str, str], width: int) -> Iterator[Text]:
     """Yield the class of each point as its mark; a gap is a space."""
-    if not (times := gpu.history.times):
+    if not (times := gpu.history.get("time")):
         return
     legend = " ".join(f"{mark} {name}" for name, mark in BOTTLENECK_MARKS.items()) + " ? unknown"
     yield line((f"class over the last {duration(times[-1] - times[0])}: ", "title"), (legend, "dim"))
-    classes = parts(gpu.history.fields.get("workload_class", ()), width)
+    classes = parts(gpu.history.get("workload_class", ()), width)
     most_frequent = [Counter(part).most_common(1)[0][0] for part in classes]
     styles = [bottlenecks.get(each, "unknown") for each in most_frequent]
     marks = [BOTTLENECK_MARKS.get(style, "?") for style in styles]
@@ -276,7 +240,7 @@ def _owners(detail: Document) -> Iterator[Text]:
 
 def _facts(gpu: FleetRow) -> Mapping[str, str]:
     ecc, xid, state, generation, lanes = (
-        _value(gpu, name, is_last=True)
+        gpu.last(name)
         for name in ("ecc_mode", "xid_last_code", "performance_state", "pcie_link_generation", "pcie_link_width")
     )
     return {

@@ -14,7 +14,7 @@ from pulsed.number_text import duration, gibibytes, metric, percent, span
 from pulsed.present.terminal.charts import plot
 from pulsed.present.terminal.fleet import fleet
 from pulsed.present.terminal.focus import focus
-from pulsed.present.terminal.lists import changes, help_text, job_rows, jobs, listed_changes, source_list
+from pulsed.present.terminal.lists import event_rows, events, help_text, job_rows, jobs, source_list
 from pulsed.present.terminal.model import FleetRow, Model, total
 from pulsed.present.terminal.text import Drawn, Theme, fitting, line, styles, wrapped
 from pulsed.present.terminal.view_state import ViewState
@@ -45,7 +45,7 @@ VIEWS: Mapping[str, View] = {
     "fleet": View(fleet, _shown, is_list=False),
     "gpu": View(focus, _shown, is_list=False),
     "plot": View(plot, _shown, is_list=False),
-    "events": View(changes, listed_changes),
+    "events": View(events, event_rows),
     "work": View(jobs, job_rows),
     "sources": View(source_list),
     "help": View(help_text),
@@ -53,27 +53,23 @@ VIEWS: Mapping[str, View] = {
 """By name, in the order of the keys `1` to `7`; names and keys match the web page."""
 
 
-def body(draw: Callable[[], Drawn], width: int) -> Drawn:
-    """Return what is drawn from documents; an error if these are of another version."""
-    try:
-        return draw()
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        text = f"this view cannot show what the daemon answered, which may be of another version: {clean(repr(error))}"
-        return Drawn(wrapped(text, width, "", "crit"))
-
-
 def frame(model: Model, view: ViewState, width: int, height: int) -> Drawn:
-    """Return the lines of a frame; `height` applies to charts, and decides whether GPUs are cards."""
+    """Return the lines of a frame; `height` applies to charts, and decides whether rows of GPUs have all their cells.
+
+    Documents of another version are an error in place of the view.
+    """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return Drawn([line(f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells")])
-
-    def draw() -> Drawn:
+    if view.report:
+        return Drawn([line(each) for each in view.report.splitlines()])
+    try:
         gpus = list(model.gpus) if VIEWS[view.view].is_list else view.shown(model)
         head = [fitting(_place(model, view, gpus), width), fitting(_sums(model, gpus), width, " | ")]
         lines, titles, shown = VIEWS[view.view].draw(model, view, gpus, width, height - len(head))
         return Drawn([*head, *lines], titles + 2, range(shown.start + 2, shown.stop + 2))
-
-    return body(draw, width)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        text = f"this view cannot show what the daemon answered, which may be of another version: {clean(repr(error))}"
+        return Drawn(wrapped(text, width, "", "crit"))
 
 
 def printed(

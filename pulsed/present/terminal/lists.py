@@ -20,21 +20,12 @@ NODE_CELLS = 6
 
 
 class JobGpu(NamedTuple):
-    """A GPU of an owner: the part of its account, and the GPU if it is there, with its label."""
+    """A GPU of an owner, with its label and the part of the owner's account; without values if it is gone."""
 
     owner: Document
     part: Document
-    gpu: FleetRow | None
+    gpu: FleetRow
     label: str
-
-    def text(self, name: str) -> str:
-        """Return a number of the GPU as text."""
-        return MISSING if self.gpu is None else self.gpu.text(name)
-
-    @property
-    def style(self) -> str:
-        """The style of its row."""
-        return "" if self.gpu is None else "warn" if self.gpu.use == "held" else bottleneck_style(self.gpu)
 
 
 class JobRows(NamedTuple):
@@ -46,12 +37,6 @@ class JobRows(NamedTuple):
     job: Document | None
     gpus: list[JobGpu]
     notes: list[tuple[str, str]]
-
-
-def _status(row: JobGpu) -> str:
-    if row.gpu is None:
-        return MISSING
-    return "stale" if row.gpu.stale else words(row.gpu.state("workload_class"))
 
 
 def _idle(row: JobGpu) -> str:
@@ -69,11 +54,13 @@ JOB_COLUMNS: tuple[TableColumn[JobGpu], ...] = (
     TableColumn("USER", 7, 7, lambda row: row.owner["user"] or MISSING, "left"),
     TableColumn("GPU", 7, 13, lambda row: row.label, most=14, is_name=True),
     TableColumn("MIG", 3, 1, lambda row: row.part["mig_id"] or "-"),
-    TableColumn("*STATUS", 22, 8, _status, "left"),
-    TableColumn("*MEM GiB", 10, 9, lambda row: row.text("memory_used_bytes")),
-    TableColumn("*UTIL", 5, 4, lambda row: row.text("gpu_utilization_ratio")),
-    TableColumn("*RU %", 9, 10, lambda row: MISSING if row.gpu is None else real_words(row.gpu).replace(" %", "")),
-    TableColumn("*TENSOR", 7, 3, lambda row: row.text("tensor_active_ratio")),
+    TableColumn(
+        "*STATUS", 22, 8, lambda row: "stale" if row.gpu.stale else words(row.gpu.state("workload_class")), "left"
+    ),
+    TableColumn("*MEM GiB", 10, 9, lambda row: row.gpu.text("memory_used_bytes")),
+    TableColumn("*UTIL", 5, 4, lambda row: row.gpu.text("gpu_utilization_ratio")),
+    TableColumn("*RU %", 9, 10, lambda row: real_words(row.gpu).replace(" %", "")),
+    TableColumn("*TENSOR", 7, 3, lambda row: row.gpu.text("tensor_active_ratio")),
     TableColumn("TIME", 6, 5, lambda row: duration(row.part["held_seconds"])),
     TableColumn("IDLE", 6, 6, _idle),
     TableColumn("ENERGY", 9, 2, _energy),
@@ -96,7 +83,8 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, he
         note += " Processes: attribution.processes.enabled of the daemon."
     parts = [part for group in groups for part in group.gpus]
     titles, *rows = table(JOB_COLUMNS, parts, width)
-    shown = iter([line((row.plain, part.style)) for row, part in zip(rows, parts, strict=True)])
+    styles = ["warn" if part.gpu.use == "held" else bottleneck_style(part.gpu) for part in parts]
+    shown = iter([line((row.plain, style)) for row, style in zip(rows, styles, strict=True)])
     lines, begins = [titles], []
     for group in groups:
         begins.append(len(lines))
@@ -119,9 +107,11 @@ def job_rows(model: Model, view: ViewState) -> Iterator[JobRows]:
         for job in daemon.get("jobs", "jobs", ()):
             parts = []
             for part in job["gpus"]:
-                gpu = gpus.get((source, part["node"], part["uuid"] or "", part["mig_id"] or ""))
-                name, node = part["gpu"] if gpu is None else gpu.name, nodes.get(part["node"])
-                parts.append(JobGpu(job["owner"], part, gpu, f"{node.lstrip(ELLIPSIS)}/{name}" if node else name))
+                at, node = (part["node"], part["uuid"] or "", part["mig_id"] or ""), nodes.get(part["node"])
+                gone = FleetRow(source, at[0], part["gpu"], *at[1:], "", "", {}, stale=True, age=0.0)
+                gpu = gpus.get((source, *at), gone)
+                label = f"{node.lstrip(ELLIPSIS)}/{gpu.name}" if node else gpu.name
+                parts.append(JobGpu(job["owner"], part, gpu, label))
             own = [each for each in processes if _is_of(each, job["owner"])]
             owned.update(each["pid"] for each in own)
             notes = [(f"{each['evidence']}: {each['text']}", "warn") for each in job.get("advice", ())[:1]]
@@ -161,100 +151,77 @@ def _process(process: Document) -> str:
 RECENT_SECONDS = 600.0
 """The time of the first line."""
 
-UNLISTED = ("workload_class", "owner")
-"""Kinds that are counted; a start of many owners would bury an XID."""
+
+class EventRow(NamedTuple):
+    """An incident, or a change of a class or an owner."""
+
+    time: float
+    document: Document
+    kind: str
+    text: str
+    style: str
+    remedy: str = ""
 
 
-def _described(event: Document) -> tuple[str, str]:
-    """Return the text and the style of a change."""
-    message = f": {event['message']}" if event.get("message") else ""
-    match event["event"]:
-        case "workload_class":
-            return words(f"{event['before']} -> {event['after']}"), event["bottleneck"]
-        case "health":
-            style = event["after"] if event["after"] in (*HEALTH_MARKS, "unknown") else ""
-            return f"{event['check'] or 'the GPU'} {event['before']} -> {event['after']}{message}", style
-        case "xid":
-            style = event["severity"] if event["severity"] in HEALTH_MARKS and event["severity"] != "ok" else ""
-            times = f" {event['count']} times" if event["count"] > 1 else ""
-            return f"XID {event['code']}{times}: {event['description']}", style
-        case "removal":
-            return f"{event['reason']}: {event['message']}", "warn"
-        case "owner":
-            owner = event["owner"]
-            user = f" ({owner['user']})" if owner["user"] else ""
-            return f"{event['change']} of {owner['kind']} {owner['id']}{user}", ""
-        case "finding":
-            return f"{event['finding']} {event['state']}{message}", "warn" if event["state"] == "suspected" else "ok"
-    return "", ""
+def event_rows(model: Model, view: ViewState, *, is_all: bool = False) -> list[EventRow]:
+    """Return incidents, the newest first; with a filter, those and changes of classes and owners that have its text.
+
+    Without one the changes are only counted (`is_all`): a start of many owners would bury an XID.
+    """
+    rows: list[EventRow] = []
+    for daemon in model.daemons:
+        for each in daemon.get("incidents", "incidents", ()):
+            name, more = f"XID {each['cause']}" if each["kind"] == "xid" else each["cause"], len(each["consequences"])
+            times = f" {each['times']} times" if each["times"] > 1 else ""
+            text = f"{name}{times} {each['state']}: {each['message']}"
+            text += f" (and {more} more)" if more else ""
+            text += "" if each["until"] is None else f" until {_clock(seconds_of(each['until']))}"
+            style = each["state"] if each["state"] in HEALTH_MARKS and each["until"] is None else ""
+            since = model.time if each["since"] is None else seconds_of(each["since"])
+            rows.append(EventRow(since, each, each["kind"], text, style, each["remedy"]))
+        for each in daemon.get("events", "changes", ()) if view.filter or is_all else ():
+            begun = seconds_of(each["time"])
+            if each["event"] == "workload_class":
+                text = words(f"{each['before']} -> {each['after']}")
+                rows.append(EventRow(begun, each, "class", text, each["bottleneck"]))
+            elif each["event"] == "owner":
+                user = f" ({each['owner']['user']})" if each["owner"]["user"] else ""
+                text = f"{each['change']} of {each['owner']['kind']} {each['owner']['id']}{user}"
+                rows.append(EventRow(begun, each, "owner", text, ""))
+    found = [row for row in rows if is_all or view.filter.lower() in row_text(EVENT_COLUMNS, row)]
+    return sorted(found, key=lambda row: -row.time)
 
 
-def _kind(event: Document) -> str:
-    return str(event["event"]).replace("workload_class", "class")
+def _clock(seconds: float) -> str:
+    return time.strftime("%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def _clock(event: Document) -> str:
-    return time.strftime("%m-%d %H:%M:%S", time.localtime(seconds_of(event["time"])))
-
-
-EVENT_COLUMNS: tuple[TableColumn[Document], ...] = (
-    TableColumn("TIME", 14, 3, lambda event: (_clock(event), "dim"), "left"),
-    TableColumn("NODE", 8, 1, lambda event: event["node"], "left", 20, is_name=True),
-    TableColumn("GPU", 5, 4, lambda event: gpu_name(str(event["gpu"]), event["mig_id"])),
-    TableColumn("KIND", 8, 2, _kind, "left"),
-    TableColumn("CHANGE", 20, 5, _described, "left", 1000),
+EVENT_COLUMNS: tuple[TableColumn[EventRow], ...] = (
+    TableColumn("TIME", 14, 3, lambda row: (_clock(row.time), "dim"), "left"),
+    TableColumn("NODE", 8, 1, lambda row: row.document["node"], "left", 20, is_name=True),
+    TableColumn("GPU", 5, 4, lambda row: gpu_name(str(row.document["gpu"]), row.document["mig_id"])),
+    TableColumn("KIND", 8, 2, lambda row: row.kind, "left"),
+    TableColumn("CHANGE", 20, 5, lambda row: (row.text, row.style), "left", 1000),
 )
 
 
-def changes(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> Drawn:
-    """Return changes, the newest first, with what to do about the selected one."""
+def events(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> Drawn:
+    """Return incidents, with what to do about the selected one."""
+    rows = event_rows(model, view)
     columns = [each for each in EVENT_COLUMNS if model.has_several_nodes or each.title != "NODE"]
-    listed = listed_changes(model, view)
-    lines = [_last_minutes(_news(model), model.time), *table(columns, listed, width)]
-    if not listed:
-        nothing = "no change has this text" if view.filter else "no changes so far"
-        return Drawn([lines[0], line((nothing, "dim"))])
-    at = min(view.event, len(listed) - 1)
-    remedy = listed[at].get("remedy")
-    details = wrapped(f"What to do: {remedy}", width, "    ") if remedy else []
-    lines[at + 2 : at + 3] = [fixed((lines[at + 2].plain, "select"), width), *details]
-    return Drawn(lines, 2, range(at + 2, at + 3 + len(details)))
-
-
-def listed_changes(model: Model, view: ViewState) -> list[Document]:
-    """Return the changes that have the text of the filter; `UNLISTED` ones need one."""
-    text = view.filter.lower()
-    listed = [event for event in _news(model) if text or event["event"] not in UNLISTED]
-    return [event for event in listed if text in row_text(EVENT_COLUMNS, event)]
-
-
-def _news(model: Model) -> list[Document]:
-    """Return the changes, the newest first.
-
-    Health that became known is none, nor is the health of a GPU that a check changed at that moment.
-    """
-    events = [event for daemon in model.daemons for event in daemon.get("events", "changes", ())]
-    checks = {_moment(event) for event in events if event["event"] == "health" and event["check"]}
-    news = [
-        event
-        for event in events
-        if event["event"] != "health"
-        or ({event["before"], event["after"]} - {"ok", "unknown"} and (event["check"] or _moment(event) not in checks))
-    ]
-    return sorted(news, key=lambda event: -seconds_of(event["time"]))
-
-
-def _moment(event: Document) -> tuple[object, ...]:
-    return tuple(event[name] for name in ("node", "gpu", "mig_id", "time"))
-
-
-def _last_minutes(events: Sequence[Document], now: float) -> Text:
-    """Return the numbers of recent changes by kind."""
-    recent = Counter(_kind(event) for event in events if now - seconds_of(event["time"]) <= RECENT_SECONDS)
+    recent = Counter(
+        row.kind for row in event_rows(model, view, is_all=True) if model.time - row.time <= RECENT_SECONDS
+    )
     text = ", ".join(f"{count} {kind}" for kind, count in sorted(recent.items())) or "no change"
     hints = [f"/{kind}" for kind in ("class", "owner") if recent[kind]]
     text += f" ({' and '.join(hints)} list{'s' * (len(hints) == 1)} those)" if hints else ""
-    return line((f"last {duration(RECENT_SECONDS)}: {text}", "title"))
+    head = line((f"last {duration(RECENT_SECONDS)}: {text}", "title"))
+    if not rows:
+        return Drawn([head, line(("no change has this text" if view.filter else "no changes so far", "dim"))])
+    lines, at = [head, *table(columns, rows, width)], min(view.event, len(rows) - 1)
+    details = wrapped(rows[at].remedy and f"What to do: {rows[at].remedy}", width, "    ")
+    lines[at + 2 : at + 3] = [fixed((lines[at + 2].plain, "select"), width), *details]
+    return Drawn(lines, 2, range(at + 2, at + 3 + len(details)))
 
 
 def source_list(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, height: int) -> Drawn:

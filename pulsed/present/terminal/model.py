@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple
+from itertools import zip_longest
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from pulsed.number_text import Number, field_text
@@ -35,30 +36,19 @@ _LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563
 """PCIe: bytes per second of a lane in one direction, by generation (PCI-SIG)."""
 
 
-class GpuHistory(NamedTuple):
-    """The history of one GPU: by field the mean of each point, None in gaps; of states the state."""
-
-    times: Sequence[float] = ()
-    fields: Mapping[str, Sequence[Any]] = {}
-
-
-NO_HISTORY = GpuHistory()
-
-
 @dataclass(frozen=True, slots=True)
 class FleetRow:
     """One GPU or MIG instance.
 
     Attributes:
         source: index of its daemon.
-        values: by field, numbers and states.
+        values: by field, numbers and states, also those of `derived` and, in Focus, of its document.
         age: of the sample in seconds.
         owners: as `kind:id`; empty if it is free, None if they are not known.
         class_age: seconds since its class began.
-        known_checks: health checks that apply and are known.
-        applicable_checks: health checks that apply.
         detail: the document of `/gpus/{gpu}`, if it is in Focus.
         class_reason: the document of `/gpus/{gpu}/class`; empty if the daemon has none.
+        history: `time` of each point, and by field its mean, None in gaps; of states the state.
     """
 
     source: int
@@ -75,12 +65,9 @@ class FleetRow:
     class_age: Number = None
     candidates: tuple[str, ...] = ()
     problem: str = ""
-    replays_per_second: Number = None
-    known_checks: int = 0
-    applicable_checks: int = 0
     detail: Document = field(default_factory=dict)
     class_reason: Document = field(default_factory=dict)
-    history: GpuHistory = NO_HISTORY
+    history: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -102,8 +89,6 @@ class FleetRow:
 
     def last(self, name: str) -> Number:
         """Return a number of the last sample, also of a stale GPU."""
-        if name in DERIVED:
-            return DERIVED[name](self)
         value = self.values.get(name)
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
@@ -153,24 +138,22 @@ def total(values: Sequence[Number]) -> Number:
     return sum(numbers) if values and len(numbers) == len(values) else None
 
 
-def _nvlink(gpu: FleetRow) -> Number:
-    both = total([gpu.last(f"nvlink_{way}_bytes_per_second") for way in ("receive", "transmit")])
-    return gpu.last("nvlink_bandwidth_bytes_per_second") if both is None else both
-
-
-def _pcie_link(gpu: FleetRow) -> Number:
-    lane, width = _LANE_BYTES.get(int(gpu.last("pcie_link_generation") or 0)), gpu.last("pcie_link_width")
-    return None if lane is None or width is None else lane * width
-
-
-DERIVED: Mapping[str, Callable[[FleetRow], Number]] = {
-    "memory_ratio": lambda gpu: ratio(gpu.last("memory_used_bytes"), gpu.last("memory_bytes")),
-    "power_ratio": lambda gpu: ratio(gpu.last("power_watts"), gpu.last("power_limit_watts")),
-    "nvlink_bytes_per_second": _nvlink,
-    "pcie_link_bytes_per_second": _pcie_link,
-}
-"""Numbers from several fields: memory in use, power over its limit, the rate over all NVLinks in both directions, and
-the capacity of the PCIe link in one direction."""
+def derived(values: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Number]:
+    """Return numbers from several fields, and those from the sample before: of PCIe the capacity in one direction."""
+    get = values.get
+    lane, width = _LANE_BYTES.get(int(get("pcie_link_generation") or 0)), get("pcie_link_width")
+    both = total([get(f"nvlink_{way}_bytes_per_second") for way in ("receive", "transmit")])
+    replays, seconds = (
+        total([get(name), -old]) if before and (old := before.get(name)) is not None else None
+        for name in ("pcie_replays_total", "sample_time")
+    )
+    return {
+        "memory_ratio": ratio(get("memory_used_bytes"), get("memory_bytes")),
+        "power_ratio": ratio(get("power_watts"), get("power_limit_watts")),
+        "nvlink_bytes_per_second": get("nvlink_bandwidth_bytes_per_second") if both is None else both,
+        "pcie_link_bytes_per_second": None if lane is None or width is None else lane * width,
+        "pcie_replays_per_second": ratio(replays, seconds) if (replays or 0) >= 0 and (seconds or 0) > 0 else None,
+    }
 
 
 @dataclass(frozen=True)
@@ -211,7 +194,7 @@ class Model:
     Attributes:
         time: Unix seconds.
         now: the same moment in monotonic seconds.
-        cost: share of a core, and bytes of memory of this program.
+        cost: mean share of a core, and most bytes of memory of this program.
     """
 
     time: float
@@ -257,42 +240,40 @@ def model_of(daemons: Sequence[Answers], now: float, wall_time: float, cost: tup
     return Model(wall_time, now, tuple(daemons), tuple(gpus), cost)
 
 
-def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[FleetRow]:
+def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> Iterator[FleetRow]:
     if (summary := daemon.documents.get("summary")) is None:
-        return []
+        return
     waited, time = max(now - daemon.arrived, 0.0), seconds_of(summary["time"])
-    is_silent = waited > LOST_SECONDS
-    nothing: list[Any] = [None] * len(summary["stale"])
-    names = (
-        *("stale", "sample_time", "owners", "class_since", "candidates", "problem"),
-        *("known_checks", "applicable_checks"),
-    )
-    columns = {**summary["gpus"], **{name: summary.get(name) or nothing for name in names}}
-    replays, times = _replay_rates(summary, daemon.before) or nothing, daemon.get("history", "time", ())
-    histories = {_identity(each): GpuHistory(times, _means(each)) for each in daemon.get("history", "gpus", ())}
-    rows = []
-    for at, replay_rate in enumerate(replays):
-        one = {name: column[at] for name, column in columns.items()}
-        identity, is_stale = _identity(one), one["stale"] or is_silent
-        values = {name: column[at] for name, column in summary["fields"].items()}
-        row = FleetRow(
-            *(source, *identity, one["mig_profile"] or "", (one["model"] or "").removeprefix("NVIDIA ")),
-            values | {"health_state": "unknown"} if is_silent else values,
-            stale=is_stale,
-            age=max(0.0, time - one["sample_time"]) + waited,
-            owners=None if one["owners"] is None else tuple(one["owners"]),
-            class_age=None if one["class_since"] is None else max(wall_time - one["class_since"], 0.0),
-            candidates=tuple(one["candidates"] or ()),
-            problem="" if is_silent else one["problem"] or "",
-            replays_per_second=None if is_stale else replay_rate,
-            known_checks=one["known_checks"] or 0,
-            applicable_checks=one["applicable_checks"] or 0,
-            detail=_of(identity, daemon.documents.get("detail")),
-            class_reason=_of(identity, daemon.documents.get("class")),
-            history=histories.get(identity, NO_HISTORY),
+    is_silent, rows = waited > LOST_SECONDS, _rows(summary)
+    before = _rows(daemon.before) if daemon.before and daemon.before["roster"] == summary["roster"] else ()
+    histories = {_identity(each): each["fields"] for each in daemon.get("history", "gpus", ())}
+    for row, old in zip_longest(rows, before):
+        identity = _identity(row)
+        detail, reason = (_of(identity, daemon.documents.get(name)) for name in ("detail", "class"))
+        metrics = {**detail.get("metrics", {}), **{name: value for name, value in row.items() if value is not None}}
+        past = {name: each["mean"] if isinstance(each, dict) else each
+                for name, each in histories.get(identity, {}).items()}  # fmt: skip
+        since, owners = row.get("class_since"), row.get("owners")
+        yield FleetRow(
+            *(source, *identity, row["mig_profile"] or "", (row["model"] or "").removeprefix("NVIDIA ")),
+            {**metrics, **derived(metrics, old), **({"health_state": "unknown"} if is_silent else {})},
+            stale=row["stale"] or is_silent,
+            age=max(0.0, time - row["sample_time"]) + waited,
+            owners=None if owners is None else tuple(owners),
+            class_age=None if since is None else max(wall_time - since, 0.0),
+            candidates=tuple(row.get("candidates") or ()),
+            problem="" if is_silent else row.get("problem") or "",
+            detail=detail,
+            class_reason=reason,
+            history={"time": daemon.get("history", "time", ()), **past} if past else {},
         )
-        rows.append(row)
-    return rows
+
+
+def _rows(summary: Document) -> list[dict[str, Any]]:
+    """Return the columns of a summary as a mapping for each GPU."""
+    others = {name: column for name, column in summary.items() if isinstance(column, list) and name != "sources"}
+    columns = {**others, **summary["gpus"], **summary["fields"]}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _identity(document: Document) -> Identity:
@@ -305,22 +286,6 @@ def _of(identity: Identity, document: Document | None) -> Document:
     return document if document and _identity(document) == identity else {}
 
 
-def _means(gpu: Document) -> Mapping[str, Sequence[Any]]:
-    """Return the points of a GPU of `/history` by field."""
-    return {name: each["mean"] if isinstance(each, dict) else each for name, each in gpu["fields"].items()}
-
-
 def seconds_of(text: str) -> float:
     """Return the Unix time of a time of the API."""
     return datetime.fromisoformat(text).timestamp()
-
-
-def _replay_rates(summary: Document, before: Document | None) -> Sequence[Number]:
-    """Return the PCIe replays per second of each GPU since the sample before; nothing for other GPUs."""
-    if before is None or summary["roster"] != before["roster"]:
-        return []
-    new, old = (each["fields"].get("pcie_replays_total") or [] for each in (summary, before))
-    return [
-        None if a is None or b is None or later <= earlier or a < b else (a - b) / (later - earlier)
-        for a, b, later, earlier in zip(new, old, summary["sample_time"], before["sample_time"], strict=False)
-    ]

@@ -19,6 +19,9 @@ from pulsed.number_text import ELLIPSIS, Number, left
 Part = Text | str | tuple[str, str]
 """A text, or one with the name of its style."""
 
+NO_BREAK = "\u00a0"
+"""A blank at which `wrapped` does not break a line."""
+
 Row = TypeVar("Row")
 Kept = TypeVar("Kept")
 
@@ -39,7 +42,7 @@ def line(*parts: Part) -> Text:
 def wrapped(text: str | None, width: int, indent: str = "  ", style: str = "") -> list[Text]:
     """Return a text in lines, all of them indented."""
     rows = wrap(text or "", width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
-    return [line((row, style)) for row in rows]
+    return [line((row.replace(NO_BREAK, " "), style)) for row in rows]
 
 
 def fixed(part: Part, width: int, align: Literal["left", "right"] = "left") -> Text:
@@ -118,6 +121,11 @@ class TableColumn(NamedTuple, Generic[Row]):
     is_name: bool = False
 
 
+def fitting_columns(columns: Sequence[TableColumn[Row]], width: int) -> list[TableColumn[Row]]:
+    """Return the columns that fit, by importance."""
+    return _chosen([(each.importance, each.width, each) for each in columns], width, 1)
+
+
 def table(
     columns: Sequence[TableColumn[Row]], rows: Sequence[Row], width: int, among: Sequence[Row] | None = None
 ) -> list[Text]:
@@ -126,7 +134,7 @@ def table(
     Those that can grow share what is left, the most important first. Names are shortened to what distinguishes them
     `among` these rows; None: among the shown ones.
     """
-    chosen = _chosen([(each.importance, each.width, each) for each in columns], width, 1)
+    chosen = fitting_columns(columns, width)
     unused = width - sum(each.width + 1 for each in chosen) + 1
     widths = {each.title: each.width for each in chosen}
     for each in sorted(chosen, key=lambda each: -each.importance):

@@ -203,6 +203,7 @@ class ViewState:
         event: index of the selected change, or owner.
         window: seconds of history.
         gpus: names of the GPUs that are shown; empty for all.
+        report: a text that is shown in place of the view.
     """
 
     view: str = "fleet"
@@ -215,6 +216,7 @@ class ViewState:
     event: int = 0
     window: float = 600.0
     gpus: frozenset[str] = frozenset()
+    report: str = ""
 
     def shown(self, model: Model) -> list[FleetRow]:
         """Return the GPUs that pass the filter, in order."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.text import Text
 
 from pulsed.number_text import duration, percent, span
@@ -21,6 +23,17 @@ ABBREVIATIONS = (
 def words(name: str) -> str:
     """Return a name of the API in words."""
     return name.replace("_", " ")
+
+
+_UPPER = frozenset(["sm", "gpu", "dram", "c2c", "fp64", "fp32", "fp16", "hmma", "imma", "dfma"])
+_MIXED = {"pcie": "PCIe", "nvlink": "NVLink"}
+_UNIT = re.compile("(_bytes_per_second|_bytes|_hertz|_watts|_celsius|_joules_total|_ratio)$")
+
+
+def title_of(field: str) -> str:
+    """Return the name of a field in words, without its unit."""
+    names = [_MIXED.get(name, name.upper() if name in _UPPER else name) for name in _UNIT.sub("", field).split("_")]
+    return f"{names[0][0].upper()}{' '.join(names)[1:]}"
 
 
 def bottleneck_style(gpu: FleetRow) -> str:
@@ -53,7 +66,7 @@ def health_words(gpu: FleetRow) -> tuple[str, str]:
     if gpu.health not in HEALTH_MARKS:
         return "? unknown", "unknown"
     if gpu.health == "ok":
-        known, applicable = gpu.known_checks, gpu.applicable_checks
+        known, applicable = (gpu.values.get(name) or 0 for name in ("known_checks", "applicable_checks"))
         return f"ok {known}/{applicable}" if known < applicable else "ok", "ok"
     return f"{HEALTH_MARKS[gpu.health]} {gpu.health.upper()}", gpu.health
 

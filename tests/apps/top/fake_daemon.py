@@ -23,6 +23,7 @@ class FakeDaemon:
             "/gpus/2": made["detail"],
             "/gpus/2/class": made["class"],
             "/events/recent": made["events"],
+            "/events/incidents": made["incidents"],
             "/processes": {"published": False, "visible": None, "processes": []},
         }
 

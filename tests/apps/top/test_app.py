@@ -56,10 +56,11 @@ async def test_enter_opens_the_report_of_the_selected_owner() -> None:
 
 async def test_the_mouse_selects_and_opens() -> None:
     async with running((200, 60)) as top:
-        await top.shows("GPU 3 H100")
-        await top.pilot.click(offset=(130, 6))
+        await top.shows("4711 idle")
+        row = next(at for at, each in enumerate(top.lines) if "4711 idle" in each)
+        await top.pilot.click(offset=(130, row))
         await top.shows("[GPU 3]")
-        await top.pilot.click(offset=(130, 6))
+        await top.pilot.click(offset=(130, row))
         await top.shows("Saturation")
 
 
@@ -77,7 +78,7 @@ async def test_resizing_and_small_terminals() -> None:
         await top.pilot.resize_terminal(30, 5)
         await top.shows("needs 41x8")
         await top.pilot.resize_terminal(200, 60)
-        await top.shows("┌ GPU 0")
+        await top.shows("LIMIT")
 
 
 async def test_a_pause_freezes_the_picture() -> None:
@@ -148,10 +149,10 @@ async def test_cards_scroll_to_the_selected_gpu() -> None:
     async with running((80, 24)) as top:
         await top.shows("GPUs 9")
         await top.press("v")
-        await top.shows("GPU 1 H100")
+        await top.shows("MHz 1980|2619")
         await top.press("end")
-        await top.shows("GPU 8 H100")
-        assert not any("GPU 1 H100" in line for line in top.lines)
+        await top.shows("8 STALE 42 s")
+        assert not any(line.startswith("    1 ok") for line in top.lines)
 
 
 async def test_a_tab_opens_a_view() -> None:

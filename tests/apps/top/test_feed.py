@@ -121,7 +121,7 @@ def test_a_daemon_that_is_not_found_is_looked_for_again(daemon: FakeDaemon) -> N
 
 def test_replays_per_second_are_of_two_samples(daemon: FakeDaemon, feed: Feed) -> None:
     feed.poll()
-    assert model_of([feed.answers], 0.0, 0.0).gpus[0].replays_per_second is None
+    assert model_of([feed.answers], 0.0, 0.0).gpus[0].number("pcie_replays_per_second") is None
     summary = daemon.documents["/gpus"]
     daemon.documents["/gpus"] = {
         **summary,
@@ -133,7 +133,7 @@ def test_replays_per_second_are_of_two_samples(daemon: FakeDaemon, feed: Feed) -
     }
     feed.poll()
     feed.poll()
-    rates = [gpu.replays_per_second for gpu in model_of([feed.answers], 0.0, 0.0).gpus]
+    rates = [gpu.number("pcie_replays_per_second") for gpu in model_of([feed.answers], 0.0, 0.0).gpus]
     assert rates[:3] == [1.0, None, 0.0]
 
 
@@ -145,7 +145,6 @@ def test_a_frame_of_a_source_that_does_not_start_starts_it_once() -> None:
         raise OwnSourceFailed("no such key", "Correct it")
 
     session = TopSession([Feed(start, "this host")], ViewState())
-    session.wait_for_gpus(SECONDS)
     with pytest.raises(NothingAnswered, match="no such key"):
-        session.print_once(io.StringIO(), 80, 24, "none", ascii=True)
+        session.print_once(io.StringIO(), (80, 24), "none", ascii=True, wait=SECONDS)
     assert len(starts) == 1

@@ -147,19 +147,21 @@ OWNER_DOCUMENT: dict[str, Any] = {
     "workload_kind": None, "labels": {},
 }  # fmt: skip
 EVENTS: list[dict[str, Any]] = [
-    {"id": 9, "event": "xid", "time": "2025-12-31T23:59:58.100Z", **EVENT_HEAD, "code": 48, "severity": "crit",
-     "count": 2, "total": 2, "description": "uncorrectable (double-bit) ECC error",
-     "remedy": "stop the jobs on this GPU and reset it"},
-    {"id": 8, "event": "health", "time": "2025-12-31T23:59:50.100Z", **EVENT_HEAD, "check": "row_remap_pending",
-     "before": "ok", "after": "warn", "message": "A memory repair waits for a reset", "remedy": "Reset the GPU"},
     {"id": 7, "event": "workload_class", "time": "2025-12-31T23:46:00.100Z", **EVENT_HEAD, "before": "idle",
      "after": "memory_bound", "bottleneck": "memory"},
     {"id": 6, "event": "owner", "time": "2025-12-31T23:45:00.100Z", **EVENT_HEAD, "change": "begin",
      "owner": OWNER_DOCUMENT},
-    {"id": 5, "event": "finding", "time": "2025-12-31T23:44:00.100Z", **EVENT_HEAD, "finding": "hang",
-     "state": "suspected", "message": "no progress for 5 min", "owner": OWNER_DOCUMENT},
-    {"id": 4, "event": "removal", "time": "2025-12-31T23:43:00.100Z", **EVENT_HEAD, "reason": "replaced",
-     "message": "Another board is in its slot", "last_seen": None, "replacement": None},
+]  # fmt: skip
+INCIDENTS: list[dict[str, Any]] = [
+    {**EVENT_HEAD, "kind": "xid", "cause": "48", "state": "crit", "since": "2025-12-31T23:59:58.100Z", "until": None,
+     "message": "uncorrectable (double-bit) ECC error", "remedy": "stop the jobs on this GPU and reset it", "times": 2,
+     "consequences": [{"kind": "health", "id": "ecc_uncorrectable", "state": "crit", "message": "ECC errors"}]},
+    {**EVENT_HEAD, "kind": "health", "cause": "row_remap_pending", "state": "warn", "remedy": "Reset the GPU",
+     "since": "2025-12-31T23:59:50.100Z", "until": None, "message": "A memory repair waits for a reset", "times": 1,
+     "consequences": []},
+    {**EVENT_HEAD, "kind": "finding", "cause": "hang", "state": "suspected", "message": "no progress for 5 min",
+     "since": "2025-12-31T23:44:00.100Z", "until": "2025-12-31T23:50:00.000Z", "remedy": "", "times": 1,
+     "consequences": []},
 ]  # fmt: skip
 
 
@@ -229,6 +231,7 @@ def answers(made: Sequence[BoardGpu] | None = None) -> Answers:
         "catalog": {"rules": [{"class": rule.name, "bottleneck": rule.bottleneck} for rule in RULES]},
         "history": points(),
         "events": {"changes": EVENTS},
+        "incidents": {"incidents": INCIDENTS},
         "jobs": {"jobs": [job()]},
         "processes": {"published": True, "processes": [PROCESS, STRAY, HIDDEN]},
     }

@@ -23,7 +23,7 @@ def test_charts_fit_and_have_a_row_of_each_gpu_or_the_range_and_the_selected_one
 
 def test_a_gpu_without_history_says_so_and_a_gap_is_empty() -> None:
     shown = model()
-    gpus = [replace(shown.gpus[0], history=shown.gpus[0].history._replace(fields={})), shown.gpus[1]]
+    gpus = [replace(shown.gpus[0], history={}), shown.gpus[1]]
     first, second = plot(shown, ViewState(), gpus, 200, 60).lines[1:3]
     assert first.plain.startswith("0 no history")
     assert "▃     ▆" in second.plain

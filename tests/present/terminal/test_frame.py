@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 from pulsed.present.terminal.frame import MIN_HEIGHT, MIN_WIDTH, VIEWS, frame, printed
-from pulsed.present.terminal.model import NO_HISTORY, Model
+from pulsed.present.terminal.model import Model
 from pulsed.present.terminal.text import Theme, styles
 from pulsed.present.terminal.view_state import ViewState
 from tests.present.terminal.fleet_model import model
@@ -100,7 +100,8 @@ def test_what_is_missing_is_never_zero(shown: Model) -> None:
 
 
 def test_ok_is_shown_with_the_number_of_known_checks(shown: Model) -> None:
-    half = replace(shown, gpus=tuple(replace(gpu, known_checks=4, applicable_checks=23) for gpu in shown.gpus))
+    checks = {"known_checks": 4, "applicable_checks": 23}
+    half = replace(shown, gpus=tuple(replace(gpu, values={**gpu.values, **checks}) for gpu in shown.gpus))
     rows = {line.split()[0]: line for line in text_of(half, ViewState(layout="rows"), 200, 60).splitlines()[3:12]}
     well = [gpu.name for gpu in half.gpus if gpu.health == "ok" and not gpu.stale]
     assert well
@@ -126,7 +127,11 @@ def test_a_document_of_another_version_is_an_error_of_its_view(shown: Model, vie
         daemons=tuple(
             replace(
                 daemon,
-                documents={"summary": {"sources": [other]}, "events": {"changes": [other]}, "jobs": {"jobs": [other]}},
+                documents={
+                    "summary": {"sources": [other]},
+                    "incidents": {"incidents": [other]},
+                    "jobs": {"jobs": [other]},
+                },
             )
             for daemon in shown.daemons
         ),
@@ -148,7 +153,7 @@ def test_charts_and_abbreviations_fill_what_is_left_below_the_gpus(shown: Model)
         assert len(lines) <= 80
         assert lines[-1].plain.startswith("? help  RU real utilization")
         assert lines[-2].plain.startswith("-10 min ─")
-    without = replace(shown, gpus=tuple(replace(gpu, history=NO_HISTORY) for gpu in shown.gpus))
+    without = replace(shown, gpus=tuple(replace(gpu, history={}) for gpu in shown.gpus))
     lines = frame(without, ViewState(layout="rows"), 120, 60).lines
     assert len(lines) == 2 + 1 + len(shown.gpus) + 1
 

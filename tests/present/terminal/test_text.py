@@ -61,6 +61,7 @@ class PoisonedDaemon:
         documents: dict[str, Any] = {
             "/gpus": before["summary"],
             "/events/recent": before["events"],
+            "/events/incidents": before["incidents"],
             "/gpus/2": before["detail"],
             "/gpus/2/class": before["class"],
         }
@@ -73,6 +74,7 @@ class PoisonedDaemon:
 def test_no_text_of_any_document_reaches_the_terminal_as_it_is(text: str) -> None:
     feed = Feed(lambda: Connection(PoisonedDaemon(text), text), text)
     paths = {"detail": "/gpus/2", "class": "/gpus/2/class", "events": "/events/recent", "jobs": JOBS}
+    paths["incidents"] = "/events/incidents"
     paths |= {name: f"/{name}" for name in ("history", "processes", "catalog")}
     feed.want({name: Wanted(path) for name, path in paths.items()})
     feed.poll()

@@ -185,7 +185,7 @@ def test_keys_in_a_real_terminal(url: str, tmp_path: Path) -> None:
         window.type("/gpu=3", "Enter")
         window.wait_for("GPUs 1/8")
         window.resize(200, 60)
-        window.wait_for("┌ GPU 3")
+        window.wait_for("NVLINK")
         assert window.value("alternate_on") == "1"
         window.type(":exit", "Enter")
         until(lambda: window.value("alternate_on") == "0")
