@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
@@ -92,12 +93,13 @@ async def test_how_many_checks_are_known_is_in_the_summary_and_in_the_stream() -
         CheckState("fabric_link", "unknown", applies=False),
     )
     boards = [gpu(at, result=SETTLED._replace(health=Health("ok", 0.5, checks[at:]))) for at in (0, 1)]
-    made = store(boards)
+    now = time.monotonic()
+    made = store_of(target("now", tick(boards), arrived=now))
     _, document = await get(made, "/gpus?view=summary&fields=health_state")
     expected = [[2, 1], [3, 2]]
     assert [document["known_checks"], document["applicable_checks"]] == expected
     client = Client(ColumnReader(made, ["health_state"]))
-    client.take()
+    client.take(now)
     assert [[client.rows[at][name] for at in (0, 1)] for name in ("known_checks", "applicable_checks")] == expected
     _, rows = await get(made, "/health/gpus")
     assert [[row[name] for row in rows] for name in ("known_checks", "applicable_checks")] == expected
