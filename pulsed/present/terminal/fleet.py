@@ -57,7 +57,7 @@ def fleet(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, h
 
 
 def gpu_table(model: Model, view: ViewState, gpus: Sequence[FleetRow], width: int, *, is_full: bool = False) -> Drawn:
-    """Return a row for each GPU; `is_full`: with the cells that do not fit below it, as a card.
+    """Return a row for each GPU; `is_full`: with the cells that do not fit below it.
 
     Names are shortened alike whichever GPUs are shown.
     """

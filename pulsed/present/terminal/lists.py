@@ -264,7 +264,7 @@ Views
   1 Fleet, 2 GPU, 3 Plot, 4 Events, 5 Work, 6 Sources, 7 or ? this help; Esc and :q go back, then quit; ^C quits
   Enter opens the selected GPU, or owner's report; j k and arrows select; PgUp PgDn scroll; click selects and opens
 Keys
-  / filter   s sort ({", ".join(SORTS)})   r reverse   v cards or rows   p space pause   + - window of history   q quit
+  / filter   s sort ({", ".join(SORTS)})   r reverse   v full rows   p space pause   + - window of history   q quit
 Commands
   :gpu GPU or :focus GPU (index, UUID, node:index)  :plot  :events  :work or :job  :sources  :fleet
   :sort NAME  :filter TEXT  :q  :exit
@@ -273,7 +273,7 @@ Filter
   numbers: {" ".join(NUMBERS)}
   texts: {" ".join(TEXTS)}
   ru<.1 & class!=idle     use=held     health>=warn | stale=yes    tensor=-- (no reading)
-Cards and columns
+Columns
   {ABBREVIATIONS}
   C: temperatures GPU|memory, MHz: clocks SM|memory, PCIe received/sent
 Marks

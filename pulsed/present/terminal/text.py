@@ -152,7 +152,10 @@ def _column(column: TableColumn[Row], rows: Sequence[Row], named: Sequence[Row],
         names = distinguished((line(column.cell(row)).plain for row in named), width)
         for cell in cells:
             cell.plain = names[cell.plain]
-    return [fixed(cell, width, column.align) for cell in (line((column.title, "title")), *cells)]
+    cells.insert(0, line((column.title, "title")))
+    for cell in cells:
+        cell.align(column.align, width)
+    return cells
 
 
 def row_text(columns: Iterable[TableColumn[Row]], row: Row) -> str:
