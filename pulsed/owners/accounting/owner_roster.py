@@ -226,10 +226,9 @@ class OwnerRoster:
 
     def _note_absence(self, account: OwnerAccount, target: str, tick: Tick) -> None:
         if not account.holding:
-            last_seen, now = account.last_seen, self._left(account, tick)
-            now = max([now, *[gpu.left for gpu in account.gpus.values() if gpu.left is not None]])
+            now = max([self._left(account, tick), *[gpu.left for gpu in account.gpus.values() if gpu.left is not None]])
             account.left = Unix(tick.time - (tick.now - now))
-            account.advance(now, last_seen)
+            account.advance(now)
             account.retract(now)
             self._absent[account] = target
 

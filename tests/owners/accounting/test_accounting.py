@@ -639,6 +639,32 @@ def test_a_job_that_lost_its_gpu_just_before_a_restart_and_has_it_again() -> Non
     assert [gpu.held_seconds(account.now) for gpu in account.gpus.values()] == [4.0 + 20.0]
 
 
+@pytest.mark.parametrize("unnamed", [0, 3])
+def test_a_job_without_labels_before_a_restart_ended_with_its_last_sample(unnamed: int) -> None:
+    node = Node()
+    for present in [(A,)] * 4 + [None] * unnamed:
+        node.sees((present, WORKS))
+    assert node.running(A).elapsed == 3.0 + unnamed
+    again = restarted(node)
+    again.sees(((B,), WORKS))
+    again.sees(((B,), WORKS), after=RESUME_SECONDS)
+    again.sees(((B,), WORKS))
+    (account,) = again.ended
+    assert (account.begin, account.end, account.elapsed) == (DAY + 1, DAY + 4, 3.0)
+    assert [gpu.held_seconds(account.now) for gpu in account.gpus.values()] == [3.0]
+
+
+def test_a_job_without_labels_before_a_restart_has_its_gpu_all_the_time() -> None:
+    node = Node()
+    for present in ((A,), (A,), (A,), None, None):
+        node.sees((present, WORKS))
+    again = restarted(node)
+    for _ in range(3):
+        again.sees(((A,), WORKS))
+    account = again.running(A)
+    assert (account.elapsed, [gpu.held_seconds(account.now) for gpu in account.gpus.values()]) == (7.0, [7.0])
+
+
 def test_a_job_from_before_a_restart_waits_for_a_target_that_answers_late() -> None:
     node = Node()
     for _ in range(4):

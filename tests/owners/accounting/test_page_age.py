@@ -30,7 +30,7 @@ def shown(every: int, phase: int) -> tuple[Node, list[Owners]]:
     return node, owners
 
 
-@pytest.mark.parametrize("every", [15, 30])
+@pytest.mark.parametrize("every", [15, 30, 60])
 @pytest.mark.parametrize("phase", [1, 7, 14])
 def test_the_next_owner_is_not_billed_for_what_the_one_before_did(every: int, phase: int) -> None:
     node, _ = shown(every, phase)
@@ -96,6 +96,13 @@ def test_constant_values_settle_after_a_minute() -> None:
     for present in (A, A, *[B] * 20):
         node.sees(((present,), IDLE))
     assert (seconds(node.running(B), "boundary"), seconds(node.running(B))) == (75.0, 225.0)
+
+
+def test_values_that_change_once_settle_a_minute_later() -> None:
+    node = Node(15.0, dialect="exporter")
+    for present, value in [(A, 1), (A, 1), *[(B, 1)] * 3, *[(B, 2)] * 10]:
+        node.sees(((present,), IDLE._replace(power_watts=100.0 + value)))
+    assert seconds(node.running(B), "boundary") == (3 + 5) * 15.0
 
 
 def test_ticks_that_are_rarer_than_pages_have_no_more_than_their_own() -> None:
