@@ -247,11 +247,12 @@ class AccountedGpu:
             self.changed = ()
 
     def _had_it(self, account: OwnerAccount) -> bool:
-        """Return whether an owner of the GPU already had it in the sample before, also of an earlier run of pulsed."""
+        """Return whether an owner of the GPU already had it in the sample before; before a restart of pulsed, for so
+        long that the values are its own."""
         if self.base is not None:
             return account in self.owners
         before = account.gpus.get(self.device.entity.key)
-        return before is not None and before.had_it_meanwhile(self.known_at)
+        return before is not None and before.had_it_meanwhile(self.known_at) and before.held > MAX_PAGE_SECONDS
 
     def continue_change(self, row: GpuRow) -> None:
         """Charge the next sample of a GPU whose values may still be of the owners before."""
