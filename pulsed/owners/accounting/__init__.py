@@ -147,7 +147,7 @@ class OwnerAccounting:
             gpu.add_extremes(tick)
         for gpu in view.held:
             for account in gpu.owners:
-                account.advance(tick.now, account.last_seen)
+                account.advance(tick.now)
         if tick.health_changes:
             _add_events(view.gpus.values(), tick)
         view.tick = tick

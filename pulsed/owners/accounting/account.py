@@ -259,6 +259,7 @@ class OwnerAccount:
         end: the same, once its return is ruled out; otherwise None.
         now: when the newest sample was taken, or the last GPU was lost, in seconds of the clock of the ticks.
         elapsed: seconds between `begin` and `now`.
+        unseen: the last part of them, in which no sample shows the owner, although it keeps its GPUs.
         first: when the first sample was taken, by the same clock; unknown after a restart of pulsed.
         absent_ticks: ticks since it had a GPU.
         host: its use of this host, as last read.
@@ -272,6 +273,7 @@ class OwnerAccount:
     end: Unix | None = None
     now: Monotonic = START
     elapsed: float = 0.0
+    unseen: float = 0.0
     first: Monotonic = MONOTONIC_NEVER
     left: Unix | None = None
     gpus: dict[GpuKey, GpuAccount] = field(default_factory=dict)
@@ -297,11 +299,13 @@ class OwnerAccount:
         """The Unix time of `now`."""
         return self.last_seen if self.left is None else self.left
 
-    def advance(self, now: Monotonic, time: Unix) -> None:
-        """Note that the owner has a GPU at a moment of the clock of the ticks, which is a Unix time."""
+    def advance(self, now: Monotonic, time: Unix | None = None) -> None:
+        """Note that the owner has a GPU at a moment of the clock of the ticks, which is a Unix time; None if no sample
+        shows that."""
         if now > self.now:
             self.elapsed += now - self.now
-            self.now, self.last_seen = now, time
+            self.unseen = self.unseen + (now - self.now) if time is None else 0.0
+            self.now, self.last_seen = now, self.last_seen if time is None else time
 
     def retract(self, now: Monotonic) -> None:
         """Note that the owner had its last GPU at a moment of the clock of the ticks, not for as long as assumed."""

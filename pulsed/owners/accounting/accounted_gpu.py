@@ -21,7 +21,7 @@ from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added,
 UNKNOWN_USE = OwnerUse()
 
 MAX_PAGE_SECONDS = 60.0
-"""Values of a page are no longer of a time before than this: two collections of dcgm-exporter's default of 30 s."""
+"""Values of a page that stay the same for longer are of the present: twice dcgm-exporter's default interval."""
 
 CHANGES_TO_SETTLE = 2
 """The values of a page that was read with new owners are of a time before, and so is a part of the next ones."""
@@ -73,7 +73,7 @@ class AccountedGpu:
         missed: the last tick with it, while its target does not deliver or list it; None while it does.
         known_at: when they were last known before `is_known` was set, in seconds of the clock of the ticks.
         unsettled: how often the values of its page must change until they are certainly of the present owners alone.
-        unsettled_seconds: observed since it is unsettled.
+        unsettled_seconds: observed since it is unsettled and the values of its page have changed.
         changed: owners that got or lost it in the newest changes, while it is unsettled; without those that had ended.
         board_energy: of a MIG instance: the energy of its board, and its share, since the start of the segment.
         free: its counters over the time without an owner, and the shares of changes of owners.
@@ -247,17 +247,18 @@ class AccountedGpu:
             self.changed = ()
 
     def _had_it(self, account: OwnerAccount) -> bool:
-        """Return whether an owner of the GPU already had it in the sample before, also of an earlier run of pulsed."""
+        """Return whether an owner of the GPU already had it in the sample before; before a restart of pulsed, for so
+        long that the values are its own."""
         if self.base is not None:
             return account in self.owners
         before = account.gpus.get(self.device.entity.key)
-        return before is not None and before.had_it_meanwhile(self.known_at)
+        return before is not None and before.had_it_meanwhile(self.known_at) and before.held > MAX_PAGE_SECONDS
 
     def continue_change(self, row: GpuRow) -> None:
         """Charge the next sample of a GPU whose values may still be of the owners before."""
         gained = increase(self.base, row.result.counters) if self.base is not None else EMPTY
         self.unsettled -= row.has_moved
-        self.unsettled_seconds += observed(gained)
+        self.unsettled_seconds = 0.0 if row.has_moved else self.unsettled_seconds + observed(gained)
         if self.unsettled_seconds > MAX_PAGE_SECONDS:
             self.unsettled = 0  # the values do not change, as of a GPU that is idle
         if self.unsettled:

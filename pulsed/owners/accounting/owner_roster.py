@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from pulsed.compute.plausibility_rules import MAX_WATTS
-from pulsed.model.clocks import Monotonic, Unix
+from pulsed.model.clocks import MONOTONIC_NEVER, Monotonic, Unix
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
 from pulsed.model.tick import Tick
@@ -105,12 +105,14 @@ class OwnerRoster:
 
     def has_ended(self, account: OwnerAccount, now: Monotonic) -> bool:
         """Return whether an owner has ended although no tick shows its GPUs: a source lost it, another owner has its
-        name, or it left its other GPUs `UNKNOWN_SECONDS` before a moment of the clock of the ticks."""
+        name, or it left its other GPUs since it was last seen, `UNKNOWN_SECONDS` before a moment of the clock of the
+        ticks."""
         if self.is_replaced(account) or self._lost_at(account) is not None:
             return True
         left = [part.left for part in account.gpus.values() if part.left is not None]
         is_hidden = all(self._gpus[key].missed is not None for key in account.holding)
-        return is_hidden and bool(left) and now - max(left) >= UNKNOWN_SECONDS
+        last, seen = max(left, default=MONOTONIC_NEVER), account.now - account.unseen
+        return is_hidden and last > seen and now - last >= UNKNOWN_SECONDS
 
     def restore(self, accounts: Iterable[OwnerAccount]) -> None:
         """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
@@ -226,10 +228,9 @@ class OwnerRoster:
 
     def _note_absence(self, account: OwnerAccount, target: str, tick: Tick) -> None:
         if not account.holding:
-            last_seen, now = account.last_seen, self._left(account, tick)
-            now = max([now, *[gpu.left for gpu in account.gpus.values() if gpu.left is not None]])
+            now = max([self._left(account, tick), *[gpu.left for gpu in account.gpus.values() if gpu.left is not None]])
             account.left = Unix(tick.time - (tick.now - now))
-            account.advance(now, last_seen)
+            account.advance(now)
             account.retract(now)
             self._absent[account] = target
 

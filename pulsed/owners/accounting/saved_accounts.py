@@ -104,7 +104,8 @@ _VECTORS = ("alone", "shared", "share", "boundary", "slices", "board", "allocate
 
 
 def dump_account(account: OwnerAccount) -> SavedAccount:
-    """Return an account as JSON."""
+    """Return an account as JSON, as of the newest sample that shows its owner, or of the loss of its last GPU."""
+    unseen = account.unseen if account.left is None else 0.0
     return {
         "owner": {name: value for name, value in asdict(account.owner).items() if value},
         "begin": account.begin,
@@ -112,12 +113,12 @@ def dump_account(account: OwnerAccount) -> SavedAccount:
         "last_seen": account.last_seen,
         "left": account.left,
         "end": account.end,
-        "elapsed": account.elapsed,
+        "elapsed": account.elapsed - unseen,
         "timeline": account.timeline.dump(),
         "host": None if account.host is None else asdict(account.host),
         "balance": account.balance.dump(),
         "exempt": account.exempt,
-        "gpus": [_dump_gpu(each, account) for each in account.gpus.values()],
+        "gpus": [_dump_gpu(each, account, unseen) for each in account.gpus.values()],
     }
 
 
@@ -173,11 +174,11 @@ def ended_account(line: bytes) -> OwnerAccount:
     return account
 
 
-def _dump_gpu(account: GpuAccount, owner: OwnerAccount) -> SavedAccount:
+def _dump_gpu(account: GpuAccount, owner: OwnerAccount, unseen: float) -> SavedAccount:
     since = account.since
     return {
         "device": dump_device(account.device),
-        "since": None if since is None else owner.last_seen - (owner.now - since),
+        "since": None if since is None else owner.last_seen - (owner.now - unseen - since),
         **{name: getattr(account, name) for name in _PLAIN},
         **{name: counters for name in _VECTORS if (counters := dump(getattr(account, name)))},
         "extremes": asdict(account.extremes),

@@ -611,6 +611,30 @@ def test_a_job_that_ended_while_pulsed_did_not_run_ends_with_its_last_sample() -
     assert (account.end, seconds(account)) == (DAY + 4, 3.0)
 
 
+def test_a_job_that_gave_up_a_gpu_long_ago_keeps_the_other_one_without_labels() -> None:
+    node = Node(15.0)
+    for second in [A] * 3 + [B] * 50:
+        node.sees(((A,), WORKS), ((second,), WORKS))
+    for _ in range(3):
+        node.sees((None, WORKS), ((B,), WORKS))
+    node.sees(((A,), WORKS), ((B,), WORKS))
+    account = node.running(A)
+    assert (node.ended, account.elapsed) == ([], 56 * 15.0)
+    assert [gpu.held_seconds(account.now) for gpu in account.gpus.values()] == [56 * 15.0, 3 * 15.0]
+
+
+def test_a_job_that_gave_up_a_gpu_while_the_other_one_is_not_listed_has_ended_after_ten_minutes() -> None:
+    node = Node(15.0)
+    for _ in range(3):
+        node.sees(((A,), WORKS), ((A,), WORKS))
+    for _ in range(40):
+        node.sees(((B,), WORKS), devices=[OTHER_GPU])
+    assert node.ended == []
+    for _ in range(3):
+        node.sees(((B,), WORKS), devices=[OTHER_GPU])
+    assert [each.owner for each in node.ended] == [A]
+
+
 def test_a_job_that_lost_its_gpu_just_before_a_restart_ended_then() -> None:
     node = Node()
     for _ in range(4):
@@ -637,6 +661,32 @@ def test_a_job_that_lost_its_gpu_just_before_a_restart_and_has_it_again() -> Non
     account = again.running(A)
     assert (account.begin, account.elapsed, account.end) == (DAY + 1, 4.0 + 30.0, None)
     assert [gpu.held_seconds(account.now) for gpu in account.gpus.values()] == [4.0 + 20.0]
+
+
+@pytest.mark.parametrize("unnamed", [0, 3])
+def test_a_job_without_labels_before_a_restart_ended_with_its_last_sample(unnamed: int) -> None:
+    node = Node()
+    for present in [(A,)] * 4 + [None] * unnamed:
+        node.sees((present, WORKS))
+    assert node.running(A).elapsed == 3.0 + unnamed
+    again = restarted(node)
+    again.sees(((B,), WORKS))
+    again.sees(((B,), WORKS), after=RESUME_SECONDS)
+    again.sees(((B,), WORKS))
+    (account,) = again.ended
+    assert (account.begin, account.end, account.elapsed) == (DAY + 1, DAY + 4, 3.0)
+    assert [gpu.held_seconds(account.now) for gpu in account.gpus.values()] == [3.0]
+
+
+def test_a_job_without_labels_before_a_restart_has_its_gpu_all_the_time() -> None:
+    node = Node()
+    for present in ((A,), (A,), (A,), None, None):
+        node.sees((present, WORKS))
+    again = restarted(node)
+    for _ in range(3):
+        again.sees(((A,), WORKS))
+    account = again.running(A)
+    assert (account.elapsed, [gpu.held_seconds(account.now) for gpu in account.gpus.values()]) == (7.0, [7.0])
 
 
 def test_a_job_from_before_a_restart_waits_for_a_target_that_answers_late() -> None:

@@ -30,7 +30,7 @@ def shown(every: int, phase: int) -> tuple[Node, list[Owners]]:
     return node, owners
 
 
-@pytest.mark.parametrize("every", [15, 30])
+@pytest.mark.parametrize("every", [15, 30, 60])
 @pytest.mark.parametrize("phase", [1, 7, 14])
 def test_the_next_owner_is_not_billed_for_what_the_one_before_did(every: int, phase: int) -> None:
     node, _ = shown(every, phase)
@@ -53,9 +53,10 @@ def test_the_owner_on_the_first_page_is_not_billed_for_what_the_one_before_did(p
     assert seconds(node.running(B)) >= 285 - 2 * 30
 
 
-def test_an_owner_from_before_a_restart_has_all_samples_after_it() -> None:
+@pytest.mark.parametrize(("ticks", "samples"), [(10, 4), (6, 4), (5, 3)])
+def test_an_owner_from_a_minute_before_a_restart_has_all_samples_after_it(ticks: int, samples: int) -> None:
     node = Node(15.0, dialect="exporter")
-    for clock in range(10):
+    for clock in range(ticks):
         node.sees(((A,), level(0.5, 100.0 * clock)))
     saved = dump_account(node.running(A))
     again = Node(15.0, dialect="exporter")
@@ -63,8 +64,8 @@ def test_an_owner_from_before_a_restart_has_all_samples_after_it() -> None:
     again.accounting.restore([load_account(json.loads(json.dumps(saved)))])
     for clock in range(5):
         again.sees(((A,), level(0.5, 1e6 + 100.0 * clock)))
-    assert seconds(again.running(A)) == seconds(node.running(A)) + 4 * 15.0
-    assert seconds(again.running(A), "boundary") == seconds(node.running(A), "boundary")
+    assert seconds(again.running(A)) == seconds(node.running(A)) + samples * 15.0
+    assert seconds(again.running(A), "boundary") == seconds(node.running(A), "boundary") + (4 - samples) * 15.0
 
 
 def test_bounds_of_the_owner_before_contain_its_work() -> None:
@@ -96,6 +97,13 @@ def test_constant_values_settle_after_a_minute() -> None:
     for present in (A, A, *[B] * 20):
         node.sees(((present,), IDLE))
     assert (seconds(node.running(B), "boundary"), seconds(node.running(B))) == (75.0, 225.0)
+
+
+def test_values_that_change_once_settle_a_minute_later() -> None:
+    node = Node(15.0, dialect="exporter")
+    for present, value in [(A, 1), (A, 1), *[(B, 1)] * 3, *[(B, 2)] * 10]:
+        node.sees(((present,), IDLE._replace(power_watts=100.0 + value)))
+    assert seconds(node.running(B), "boundary") == (3 + 5) * 15.0
 
 
 def test_ticks_that_are_rarer_than_pages_have_no_more_than_their_own() -> None:
