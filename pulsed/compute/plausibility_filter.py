@@ -12,6 +12,7 @@ from operator import itemgetter
 from pulsed.compute.dead_counters import DeadCounters
 from pulsed.compute.plausibility_rules import (
     ACTIVITY,
+    ENERGY,
     ENGINE_STUCK,
     MEMORY,
     MEMORY_SIZE,
@@ -29,6 +30,7 @@ from pulsed.compute.plausibility_rules import (
     PlausibilitySettings,
 )
 from pulsed.compute.sample import InputState, fractional
+from pulsed.durations import MINUTE
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
 _ranged = itemgetter(*(POSITION[limit.quantity] for limit in RANGES))
@@ -59,13 +61,14 @@ class PlausibilityLimits:
 class PlausibilityFilter:
     """Removes implausible inputs from the readings of one GPU."""
 
-    __slots__ = ("_constant", "_dead", "_engine", "_profiler")
+    __slots__ = ("_constant", "_dead", "_energy", "_engine", "_profiler")
 
     def __init__(self) -> None:
         self._profiler: _Contradiction | None = None
         self._engine: _Contradiction | None = None
         self._constant = _ConstantProfile()
         self._dead = DeadCounters()
+        self._energy = _EnergyUnit()
 
     def apply(
         self, limits: PlausibilityLimits, reading: Reading, seconds: float, state: InputState
@@ -99,6 +102,8 @@ class PlausibilityFilter:
             reasons.append(MEMORY_SIZE.reason)
         profile = _profile(reading)
         broken: list[PlausibilityRule] = self._dead.find(reading, seconds, settings)
+        if self._energy.is_absurd(reading, seconds):
+            broken.append(ENERGY)
         # A kernel keeps at least one SM busy; all other counters may be 0 meanwhile.
         engine = profile[_ENGINE]
         is_zero = engine == 0.0 or (engine is None and profile[_SM] == 0.0)
@@ -146,6 +151,39 @@ class PlausibilityFilter:
         if zero and self._profiler is not None and self._profiler.proven:
             return [STUCK]
         return [ENGINE_STUCK] if engine == 0.0 and self._engine is not None and self._engine.proven else []
+
+
+MIN_GAIN, MAX_GAIN = 0.005, 500.0
+"""The energy of an interval over the least, and over the most, that the power at both ends of it explains: the load may
+have changed in between. A counter in joules or kilojoules in place of millijoules is off by 1,000 at least."""
+
+
+class _EnergyUnit:
+    """Whether the energy counter of a GPU grows as its power does; the newest growth decides."""
+
+    __slots__ = ("_joules", "_seconds", "_was_absurd", "_watts")
+
+    def __init__(self) -> None:
+        self._joules: Value = None
+        self._watts: Value = None
+        self._seconds = 0.0
+        self._was_absurd = False
+
+    def is_absurd(self, reading: Reading, seconds: float) -> bool:
+        """Take the next sample, which covers some seconds, 0 after a gap."""
+        joules, watts = reading.energy_joules_total, reading.power_watts
+        if joules is None:
+            self._joules = None
+            return False
+        before, power = self._joules, self._watts
+        self._seconds += seconds
+        is_continuous = 0.0 < self._seconds <= max(MINUTE, seconds)  # a counter that stood still tells nothing
+        if seconds > 0.0 and is_continuous and before is not None and joules > before and watts and power:
+            mean = (joules - before) / self._seconds
+            self._was_absurd = not MIN_GAIN * min(watts, power) <= mean <= MAX_GAIN * max(watts, power)
+        if joules != before or not seconds > 0.0:
+            self._joules, self._watts, self._seconds = joules, watts, 0.0
+        return self._was_absurd
 
 
 class _Contradiction:

@@ -201,6 +201,12 @@ POWER = _absurd("power", "Power outside the range of all GPUs", *POWERS)
 TEMPERATURE = _absurd(
     "temperature", "Temperature outside the range of all GPUs", "temperature_celsius", "memory_temperature_celsius"
 )
+ENERGY = PlausibilityRule(
+    "energy_absurd",
+    "Energy grows by far less or more than power explains: it is in another unit",
+    ("energy_joules_total",),
+    ("energy_joules_total", "power_watts"),
+)
 CLOCK = _absurd("clock", "Clock outside the range of all GPUs", "sm_clock_hertz", "video_clock_hertz")
 TRAFFIC = _absurd("traffic", "Traffic beyond the rate of any GPU link", *RATES, "nvlink_bandwidth_bytes_per_second")
 MEMORY = PlausibilityRule(
@@ -221,7 +227,7 @@ MEMORY_SIZE = PlausibilityRule(
 
 RULES = (
     *(STUCK, ENGINE_STUCK, PROFILING_FROZEN, VALUES_FROZEN, UTILIZATION_DEAD, PCIE_DEAD, TRAFFIC_OF_IDLE),
-    *(POWER, TEMPERATURE, CLOCK, TRAFFIC, MEMORY, MEMORY_SIZE),
+    *(POWER, ENERGY, TEMPERATURE, CLOCK, TRAFFIC, MEMORY, MEMORY_SIZE),
 )
 """The table; reasons are reported in this order."""
 

@@ -280,10 +280,14 @@ def name_for(field: DcgmField, oldest: ExporterVersion, newest: ExporterVersion)
 
 
 def versions_of(layout: Layout) -> tuple[ExporterVersion, ExporterVersion] | None:
-    """Return the oldest and the newest version of dcgm-exporter that can have made a page; None if none can."""
+    """Return the oldest and the newest version of dcgm-exporter that can have made a page; None if none can.
+
+    A relay that has renamed metrics may have renamed labels as well.
+    """
     rows = [series for series in layout.series if series.name in BY_NAME and series.name != AMBIGUOUS_NAME]
     if not rows:
-        return None
+        renamed = {spelling(series.name) for series in layout.series} & BY_NAME.keys() - {AMBIGUOUS_NAME}
+        return (max(BY_NAME[name][0].since for name in renamed), NEWEST) if renamed else None
     families = list(dict.fromkeys(series.name for series in rows))
     is_sorted = families == sorted(families)  # since 4.8.3
     oldest = [ANY]

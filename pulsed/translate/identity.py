@@ -141,7 +141,7 @@ def _place(
     if not uuid and (not gpu or "gpu_uuid" in labels or not NOT_A_GPU.isdisjoint(labels)):
         return None
     node = host_of(labels) or node
-    mig_id, profile = _first(labels, _MIG_ID), _first(labels, _MIG_PROFILE)
+    mig_id, profile = _first(labels, _MIG_ID), _first(labels, _MIG_PROFILE).lower()
     texts = [(name, _first(labels, spellings)) for name, spellings in _TEXTS.items()]
     board = _get(entities, Entity("gpu", gpu, uuid, node=node))
     subject = board

@@ -17,8 +17,8 @@ from pulsed.owners.attribution.scraped_pods import PodName
 from pulsed.owners.attribution.source import is_relabelled, owners_of
 from pulsed.translate.fields import fields_named
 from pulsed.translate.identity import SeriesEntity, clean_labels
+from pulsed.translate.page_units import PageUnits
 from pulsed.translate.plan import Slot, read_slot, slot_of
-from pulsed.translate.share_units import ShareUnits
 
 MEMORY, ACTIVITY = "memory_used_bytes", "gpu_utilization_ratio"
 
@@ -67,14 +67,14 @@ class UsePlan:
 
 
 def use_plans(
-    layout: Layout, entities: Sequence[SeriesEntity], shares: ShareUnits, scraped: Container[PodName] = ()
+    layout: Layout, entities: Sequence[SeriesEntity], units: PageUnits, scraped: Container[PodName] = ()
 ) -> Mapping[int, UsePlan]:
     """Return the plans of the devices whose owners have rows of their own, by position in `entities`."""
     if layout.dialect != "exporter":
         return {}
     relabelled = is_relabelled(row for subject in entities for row in subject.rows)
     plans = {
-        position: _plan(layout, subject, shares, partial(owners_of, relabelled=relabelled, scraped=scraped))
+        position: _plan(layout, subject, units, partial(owners_of, relabelled=relabelled, scraped=scraped))
         for position, subject in enumerate(entities)
     }
     return {position: plan for position, plan in plans.items() if plan.memory or plan.activity}
@@ -83,7 +83,7 @@ def use_plans(
 def _plan(
     layout: Layout,
     subject: SeriesEntity,
-    shares: ShareUnits,
+    units: PageUnits,
     owners_in: Callable[[Sequence[Mapping[str, str]]], Owners | None],
 ) -> UsePlan:
     programs: dict[_Program, dict[Owner, None]] = {}
@@ -98,7 +98,7 @@ def _plan(
             programs.setdefault(_program(owner), {})[owner] = None
         for field in fields_named(series.name):
             if (of_quantity := slots.get(field.quantity)) is not None:
-                slot = slot_of(position, field, shares.unit_of(series.name, field), whole=subject.entity.kind == "gpu")
+                slot = slot_of(position, field, units.unit_of(series.name, field), whole=subject.entity.kind == "gpu")
                 for program in programs_of_row or (None,):
                     of_quantity.setdefault(program, []).append(slot)
     return UsePlan(

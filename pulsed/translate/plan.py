@@ -25,7 +25,7 @@ from pulsed.translate.fields import (
     spelling,
 )
 from pulsed.translate.identity import SeriesEntity
-from pulsed.translate.share_units import ShareUnits
+from pulsed.translate.page_units import PageUnits
 from pulsed.translate.units import PERCENT, RATIO, UNDECIDED, OutOfRangeRule, Unit, out_of_range_rule
 
 _SIZE = POSITION["memory_bytes"]
@@ -145,7 +145,7 @@ def read_slot(slot: Slot, values: Sequence[RawValue], first: int, anomalies: lis
     return value * multiply / divide if low <= value <= certain else rule(value, anomalies)
 
 
-def plans(layout: Layout, entities: Sequence[SeriesEntity], shares: ShareUnits) -> tuple[Plan, ...]:
+def plans(layout: Layout, entities: Sequence[SeriesEntity], units: PageUnits) -> tuple[Plan, ...]:
     """Return the plan of each entity of a layout."""
     is_page = layout.dialect == "exporter"
     ambiguous = _unit_of_ambiguous_name(layout, entities)
@@ -159,7 +159,7 @@ def plans(layout: Layout, entities: Sequence[SeriesEntity], shares: ShareUnits) 
                     continue
                 unit = field.unit
                 if is_page:
-                    unit = ambiguous if spelling(name) == AMBIGUOUS_NAME else shares.unit_of(name, field)
+                    unit = ambiguous if spelling(name) == AMBIGUOUS_NAME else units.unit_of(name, field)
                 preference = (_PREFERENCE[field.id, field.quantity], rank)
                 of_quantity = sources[id(owner)].setdefault(POSITION[field.quantity], {})
                 slot = slot_of(series - first_series(owner), field, unit, whole=owner.entity.kind == "gpu")

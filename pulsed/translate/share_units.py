@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 
 from pulsed.model.raw_tick import Layout, RawValue
 from pulsed.translate.fields import AMBIGUOUS_NAME, DcgmField, fields_named, spelling
-from pulsed.translate.units import PERCENT, RATIO, ROUNDING, UNDECIDED, Unit, is_blank
+from pulsed.translate.units import HUNDREDTHS, PERCENT, RATIO, ROUNDING, UNDECIDED, Unit, is_blank
 
 MAX_PERCENT = 200.0
-"""Of fans; larger values are garbage and prove nothing."""
+"""Of fans; larger values are garbage and prove nothing, except as multiples of 100."""
+
+MAX_HUNDREDTHS = 10000.0
+"""A relay that multiplies integer percentages by 100 writes multiples of 100 alone."""
 
 
 class ShareUnits:
@@ -22,32 +25,43 @@ class ShareUnits:
 
     def __init__(self) -> None:
         self._percent: set[str] = set()
+        self._whole: set[str] = set()
+        self._hundredths: set[str] = set()
         self._fractions: set[str] = set()
         self._are_means = False
 
     def learn(self, positions: Mapping[str, Sequence[int]], values: Sequence[RawValue]) -> bool:
         """Take the values at the positions of percentages, by name; return whether a unit may be another one."""
-        before = len(self._percent), len(self._fractions), self._are_means
+        before = self._proofs()
         for name, of_name in positions.items():
             for value in [values[position] for position in of_name]:
                 if not value or isinstance(value, str) or value == 1.0 or is_blank(value, "int64"):
                     continue
-                if ROUNDING < value <= MAX_PERCENT:
+                if MAX_PERCENT < value <= MAX_HUNDREDTHS and not value % 100.0:
+                    self._hundredths.add(name)
+                elif ROUNDING < value <= MAX_PERCENT:
+                    if value % 100.0:
+                        self._whole.add(name)
                     self._percent.add(name)
                     self._are_means |= not float(value).is_integer()
                 elif 0.0 < value < 1.0:
                     self._fractions.add(name)
-        return before != (len(self._percent), len(self._fractions), self._are_means)
+        return before != self._proofs()
+
+    def _proofs(self) -> tuple[object, ...]:
+        return len(self._percent), len(self._fractions), self._are_means, self._hundredths - self._whole
 
     def is_proven(self, name: str) -> bool:
         """Return whether the values of a name were in percent."""
-        return spelling(name) in self._percent
+        return spelling(name) in self._whole
 
     def unit_of(self, name: str, field: DcgmField) -> Unit:
         """Return the unit of a field under one of its names."""
         if not is_integer_share(field.unit):
             return field.unit
         name = spelling(name)
+        if name in self._hundredths and name not in self._whole:
+            return HUNDREDTHS
         are_ratios = self._fractions - self._percent if not self._are_means else set()
         if name in are_ratios:
             return RATIO

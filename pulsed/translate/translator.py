@@ -27,8 +27,8 @@ from pulsed.translate.identity import (
     labelled_owners,
 )
 from pulsed.translate.owner_uses import UsePlan, use_plans
+from pulsed.translate.page_units import PageUnits, UnitPositions
 from pulsed.translate.plan import Plan, first_series, plans, unnamed_guests
-from pulsed.translate.share_units import ShareUnits, unproven_shares
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class _Compiled:
         extras: reads a dcgm-exporter's own metrics; None where there are none.
         cpus: the processors of superchips.
         unknown: names of DCGM that no table has.
-        shares: positions of percentages whose unit is not proven, by name.
+        unit_positions: of values whose unit may be another one.
     """
 
     layout: Layout
@@ -65,7 +65,7 @@ class _Compiled:
     extras: ExtrasReader | None
     cpus: tuple[CpuSlot, ...]
     unknown: tuple[str, ...]
-    shares: Mapping[str, Sequence[int]]
+    unit_positions: UnitPositions
 
     def fits(self, values: Sequence[RawValue]) -> bool:
         """Return whether the same rows are present with the same texts; cheap, and may return a false no."""
@@ -88,7 +88,7 @@ class Translator:
         self._texts: dict[Labels, dict[str, str]] = {}
         self._own_texts: dict[GpuKey, dict[str, str]] = {}
         self._labels: Labels = ()
-        self._share_units = ShareUnits()
+        self._units = PageUnits()
         self.configure()
 
     def configure(self, max_gpus: int = MAX_GPUS, exporter_pods: Sequence[str] = ()) -> None:
@@ -121,7 +121,7 @@ class Translator:
             compiled = self._compile(raw.target, raw.layout, values)
         elif not compiled.fits(values):
             compiled = self._recheck(raw.target, compiled, values)
-        if compiled.shares and self._share_units.learn(compiled.shares, values):
+        if self._units.learn(compiled.unit_positions, values):
             compiled = self._compile(raw.target, raw.layout, values)
         rows: list[GpuRow] = []
         extras = {} if compiled.extras is None else compiled.extras.read(values)
@@ -175,12 +175,12 @@ class Translator:
             scraped = self._scraped_pods.find(map(clean_labels, present))
         if sum(bool(subject.series) for subject in entities) > self._max_gpus:
             raise TooManyGpus(self._max_gpus, target)
-        of_owners = use_plans(layout, entities, self._share_units, scraped)
+        of_owners = use_plans(layout, entities, self._units, scraped)
         parts = tuple(
             zip(
                 devices(entities, guests, self._labels),
                 map(Ownership, labelled_owners(entities, scraped)),
-                plans(layout, entities, self._share_units),
+                plans(layout, entities, self._units),
                 map(first_series, entities),
                 [bool(subject.series) for subject in entities],
                 map(of_owners.get, range(len(entities))),
@@ -201,7 +201,7 @@ class Translator:
             extras=ExtrasReader(of_extras) if (of_extras := extras_plans(layout, entities)) else None,
             cpus=cpu_slots(layout, self._node),
             unknown=unknown_fields(layout),
-            shares=unproven_shares(layout, self._share_units),
+            unit_positions=self._units.positions(layout),
         )
         return self._compiled
 

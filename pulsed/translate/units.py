@@ -23,7 +23,7 @@ RATIO_ABOVE_ONE, RATIO_ABSURD, RATIO_UNIT_UNKNOWN = "ratio_above_one", "ratio_ab
 ANOMALIES: Mapping[str, str] = {
     RATIO_ABOVE_ONE: "A share was above 1 by an excess that DCGM is known for on MIG instances, and was cut to 1",
     RATIO_ABSURD: "A share was far above 1",
-    RATIO_UNIT_UNKNOWN: "A share of exactly 1 means 1 % or 100 %, and the page does not state the unit",
+    RATIO_UNIT_UNKNOWN: "A share of 1, or of less under a name with percentages, may be a ratio or percent",
 }
 """Anomalies of shares, with their meaning; all except the first count as missing."""
 
@@ -110,6 +110,8 @@ def out_of_range_rule(unit: Unit, whole: bool) -> OutOfRangeRule:
     """
     if unit == UNDECIDED:
         return _undecided_rule
+    if unit == PERCENT_OR_RATIO:
+        return _percent_or_ratio_rule
     return _share_rule(unit, whole) if unit.share else _number_rule(unit)
 
 
@@ -162,10 +164,29 @@ def _undecided_rule(value: float, anomalies: list[str]) -> float | None:
     return None
 
 
+def _percent_or_ratio_rule(value: float, anomalies: list[str]) -> float | None:
+    """Convert percentages under the name of a ratio; a value that a ratio may have is ambiguous, except 0."""
+    if not value >= 0 or is_blank(value, "double"):
+        return None
+    if 0 < value <= SHARED_EXCESS:
+        anomalies.append(RATIO_UNIT_UNKNOWN)
+        return None
+    if value <= 100 * ROUNDING:
+        return min(value / 100, 1.0)
+    anomalies.append(RATIO_ABSURD)
+    return None
+
+
 RATIO = Unit("ratio", high=1.0, share=True, type="double")
 PERCENT = Unit("%", divide=100.0, high=100.0, share=True)
 UNDECIDED = Unit("% or ratio", high=0.0, share=True)
 """For a name that means percent in one DCGM and a ratio in the next, on a page that does not state which."""
+
+HUNDREDTHS = Unit("0.01 %", divide=10000.0, high=10000.0, share=True)
+"""Of a relay that takes a percentage for a ratio."""
+
+PERCENT_OR_RATIO = Unit("percent or ratio", low=0.0, high=0.0, share=True, type="double")
+"""For a ratio that has had percentages."""
 
 MIB = 1048576.0
 
@@ -195,7 +216,8 @@ UNITS: Mapping[str, Unit] = {
     "W": Unit("W", high=1e6, type="double"),
     "J": Unit("J"),
     "mJ": Unit("mJ", divide=1e3),
-    "°C": Unit("°C", high=200.0),  # DCGM itself drops temperatures above 200
+    # DCGM itself drops temperatures above 200; no GPU is as hot as 125 °C (`page_units`).
+    "°C": Unit("°C", high=125.0),
     "±°C": Unit("°C", low=-200.0, high=200.0),  # a margin is below 0 when the limit is passed
     "Hz": Unit("Hz", high=1e12),
     "MHz": Unit("MHz", multiply=1e6, high=1e6),

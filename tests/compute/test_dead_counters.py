@@ -11,8 +11,8 @@ from pulsed.compute.product_parts import has_profiling, has_quantity
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState
 from pulsed.model.tick import Tick
-from pulsed.model.vocabulary import QUANTITIES, Reading
-from tests.compute.streams import sample
+from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES, Reading
+from tests.compute.streams import counted, sample
 from tests.support.ticks import anomalies_of
 
 CARD = Reading(
@@ -261,3 +261,31 @@ def test_the_parts_of_one_gpu_prove_nothing_of_another() -> None:
     for clock, first in enumerate((linked, ZEROS)):
         tick = layer.compute(sample(float(clock), first, ZEROS, devices=devices))
     assert [row.reading.nvlink_bandwidth_bytes_per_second for row in tick.gpus] == [0.0, None]
+
+
+def energies(joules_per_second: float, *, watts: float = 400.0, samples: int = 4) -> list[Reading]:
+    return [
+        Reading(power_watts=watts, energy_joules_total=1e6 + 15.0 * joules_per_second * number)
+        for number in range(samples)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("joules_per_second", "is_absurd"),
+    [(400.0, False), (0.4, True), (4e5, True), (60.0, False), (1.9, True), (0.0, False)],
+)
+def test_energy_in_another_unit_is_missing_before_any_of_it_counts(joules_per_second: float, is_absurd: bool) -> None:
+    layer = ComputeLayer()
+    for number, reading in enumerate(energies(joules_per_second)):
+        tick = layer.compute(sample(15.0 * number, reading, interval=15.0))
+        is_missing = tick.gpus[0].reading.energy_joules_total is None
+        assert is_missing == (is_absurd and number > 0)
+    if is_absurd:
+        assert anomalies_of(tick) == {0: ("energy_absurd",)}
+        joules = sum(counted(tick, "class_energy_joules", name) for name in WORKLOAD_CLASSES)
+        assert joules == pytest.approx(400.0 * 45.0), "by power"
+
+
+def test_a_job_between_two_samples_of_an_idle_gpu_has_energy() -> None:
+    tick = last_tick("NVIDIA GeForce RTX 4090", [IDLE, IDLE], 30.0)
+    assert anomalies_of(tick) == {}, "33 W in the mean, at 7.5 W"

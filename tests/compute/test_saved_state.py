@@ -69,7 +69,7 @@ def test_raised_states_are_saved_with_the_time_until_which_they_are_held() -> No
 
 @pytest.mark.parametrize(("down", "states"), [(598.0, ["warn", "ok"]), (599.0, ["ok", "ok"]), (-50.0, ["warn"] * 2)])
 def test_a_state_is_held_over_a_restart_as_long_as_without_one(down: float, states: list[str]) -> None:
-    sim = Sim()
+    sim = Sim(devices=[replace(GPU, model="NVIDIA B200")])
     sim.health(nvlink_effective_bit_error_ratio=1e-9)
     sim.restart(down=down)
     found = [sim.check("nvlink_errors", nvlink_effective_bit_error_ratio=0.0).state for _ in range(2)]
@@ -77,7 +77,7 @@ def test_a_state_is_held_over_a_restart_as_long_as_without_one(down: float, stat
 
 
 def test_a_time_in_the_future_holds_a_state_no_longer_than_its_rule() -> None:
-    sim = Sim()
+    sim = Sim(devices=[replace(GPU, model="NVIDIA B200")])
     sim.health(nvlink_effective_bit_error_ratio=1e-9)
     document = sim.health_evaluator.dump()
     gpus: Any = document["gpus"]

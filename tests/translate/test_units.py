@@ -167,7 +167,7 @@ def test_units_are_converted_and_limited_as_the_table_records() -> None:
         "W": ("W", 1, 1, 0, 1_000_000, False, "double"),
         "J": ("J", 1, 1, 0, math.inf, False, "int64"),
         "mJ": ("mJ", 1, 1000, 0, math.inf, False, "int64"),
-        "°C": ("°C", 1, 1, 0, 200, False, "int64"),
+        "°C": ("°C", 1, 1, 0, 125, False, "int64"),
         "±°C": ("°C", 1, 1, -200, 200, False, "int64"),
         "Hz": ("Hz", 1, 1, 0, 1_000_000_000_000, False, "int64"),
         "MHz": ("MHz", 1_000_000, 1, 0, 1_000_000, False, "int64"),

@@ -70,7 +70,7 @@ def fuzz(name: str, seconds: int) -> Run:
             "timeout": STUCK_SECONDS,
             "report_slow_units": STUCK_SECONDS,  # wall-clock time too; its reports lie beside the findings
             "rss_limit_mb": MAX_MEGABYTES,
-            "dict": words,
+            **({"dict": words} if target.tokens else {}),  # libFuzzer takes no empty one
             "artifact_prefix": f"{findings}/{name}-",
             "print_final_stats": 1,
         }

@@ -141,6 +141,19 @@ def test_confidential_computing_is_the_reason_of_missing_counters() -> None:
         assert "confidential computing" not in told(devtools)
 
 
+def test_confidential_computing_of_one_gpu_excuses_no_other() -> None:
+    """Where both modes are on one node, and a relay has changed the case of the names."""
+    text = "".join(
+        f'dcgm_fi_dev_{name}{{gpu="{gpu}",UUID="GPU-{gpu}"}} {value}\n'
+        for gpu, on in ((0, 1), (1, 0), (2, 1))
+        for name, value in (("power_usage", 70), ("cc_mode", on))
+    )
+    with serving(text) as (url,):
+        shown = told(configured(exporter=url, kind="exporter"))
+    assert "GPU 0, 2: confidential computing is on" in shown
+    assert "DCGM_FI_PROF_SM_ACTIVE" in shown, "GPU 1 lacks it for another reason"
+
+
 # --- nothing
 
 

@@ -32,6 +32,10 @@ COUNTERS = frozenset(
 PERCENT = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL")
 MEMORY = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE")
 
+PROFILED = tuple(
+    f"DCGM_FI_PROF_{name}" for name in ("GR_ENGINE_ACTIVE", "SM_ACTIVE", "PIPE_TENSOR_ACTIVE", "DRAM_ACTIVE")
+)
+
 NOISE = 0.02
 """Difference of the engine's activity between the profiler and the driver, which are not of the same moment."""
 
@@ -159,6 +163,12 @@ CHANGES: Mapping[str, Change] = {
     "models with underscores": _models(lambda model: model.replace(" ", "_")),
     "models in lower case": _models(str.lower),
     "ratios": _scaled(PERCENT, 0.01),
+    "kibibytes": _scaled((*MEMORY, "DCGM_FI_DEV_FB_RESERVED"), 2.0**10),
+    "joules": _scaled(("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",), 0.001),
+    "profiled percentages": _scaled(PROFILED, 100.0),
+    "fahrenheit": lambda rows: [
+        (name, of, value * 1.8 + 32.0 if name == "DCGM_FI_DEV_GPU_TEMP" else value) for name, of, value in rows
+    ],
     "bytes": _scaled((*MEMORY, "DCGM_FI_DEV_FB_RESERVED"), 2.0**20),
     "total": _renamed(lambda name: f"{name}_total" if name in COUNTERS else name),
     "names in lower case": _renamed(str.lower),
@@ -168,7 +178,7 @@ CHANGES: Mapping[str, Change] = {
 }
 """In the order in which a relay applies them: names last, by which the others find their rows."""
 
-EXCLUSIVE = (("scraped", "honoured"), ("names in lower case", "names with dots"))
+EXCLUSIVE = (("kibibytes", "bytes"), ("scraped", "honoured"), ("names in lower case", "names with dots"))
 
 
 @dataclass(frozen=True, slots=True)
