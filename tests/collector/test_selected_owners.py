@@ -34,13 +34,13 @@ def page(clock: int) -> bytes:
 
 
 def billed(selected: str) -> dict[tuple[str, str], Any]:
-    """By pod and GPU, what the pod is billed after a minute."""
+    """By pod and GPU, what the pod is billed for a minute, after a second whose values may be of earlier owners."""
     pipeline, accounting, parser = (
         Pipeline(GpuTable(), "n", settings=PipelineSettings(parse(selected))),
         OwnerAccounting(),
         PageParser(),
     )
-    for clock in range(61):
+    for clock in range(62):
         parsed = parser.parse(page(clock))
         accounting.add(
             pipeline.process(
