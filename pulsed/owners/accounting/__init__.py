@@ -291,6 +291,8 @@ class OwnerAccounting:
                 self._hold(gpu, view)
                 ended = [account for account in gpu.owners if not is_kept or self._owners.has_ended(account, tick.now)]
                 self._release(gpu, view, ended)
+                if ended:  # not unknown: it has no owner now
+                    gpu.known_at = tick.now
                 if gpu.owners:
                     held[key] = gpu
         view.gpus, view.is_current = gpus | held, True

@@ -393,6 +393,19 @@ def test_a_partitioned_board_is_accounted_by_its_instances() -> None:
     assert seconds(node.running(A), "alone") == 2.0
 
 
+def test_an_instance_is_not_held_while_its_job_has_the_whole_board() -> None:
+    instance = Device(Entity("mig", "0", "GPU-0", "1", "1g.10gb"))
+    node = Node(interval=60.0)
+    for _ in range(3):
+        node.sees(((A,), WORKS), ((A,), WORKS), devices=(GPU, instance))
+    for _ in range(20):
+        node.sees(((A,), WORKS), devices=(GPU,))
+    for _ in range(3):
+        node.sees(((A,), WORKS), ((A,), WORKS), devices=(GPU, instance))
+    account = node.running(A)
+    assert (account.elapsed, account.gpus["", "GPU-0", "1"].held_seconds(account.now)) == (25 * 60.0, 4 * 60.0)
+
+
 def without_b(node: Node) -> OwnerAccount:
     """Return the account of an owner whose only GPU has left the page after 3 of 20 samples."""
     for _ in range(3):
