@@ -7,6 +7,7 @@ from math import isclose
 
 import pytest
 
+from pulsed.compute.product_parts import missing_from_model
 from tests.support.daemon import pulsed
 from tests.support.dcgm import BOARDS, running
 from tests.support.nightly import nightly_after
@@ -31,6 +32,11 @@ def test_all_sources_have_what_the_board_has(board: str) -> None:
                 }
                 numbers = {name: value for name, value in expected(dcgm, index).items() if name not in NOT_READ[source]}
                 assert len(numbers) >= MIN_CELLS
+                absent = {
+                    name for name in numbers if not numbers[name] and name.startswith(missing_from_model(gpu["model"]))
+                }
+                assert {gpu["metrics"][name] for name in absent} <= {None}, "a 0 of what the product lacks"
+                numbers = {name: value for name, value in numbers.items() if name not in absent}
                 wrong = {
                     name: (gpu["metrics"][name], value)
                     for name, value in numbers.items()

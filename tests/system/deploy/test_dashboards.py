@@ -37,6 +37,8 @@ PLAYED_SECONDS = 45
 
 SILENT = {
     ("Source errors and CPU", "failed: {{reason}}"): "nothing fails",
+    ("Memory repairs", "pages after corrected errors"): "its boards remap rows",
+    ("Memory repairs", "pages after uncorrected errors"): "its boards remap rows",
     ("PCIe", "sent over C2C"): "no superchip",
     ("PCIe", "received over C2C"): "no superchip",
 }
@@ -385,6 +387,7 @@ def test_the_pages_families_are_the_ones_that_are_asked_for(watched: tuple[Viewe
     texts = [(FOLDER / name).read_text() for name in boards()]
     asked = {family for text in texts for family in re.findall(r"(?<![\w:])(?:pulsed|process)_\w+", text)}
     silent = {"pulsed_gpu_inputs_inconsistent", "pulsed_source_errors_total"}  # nothing is wrong with the demo
+    silent |= {f"pulsed_gpu_retired_pages_{kind}_total" for kind in ("sbe", "dbe")}  # its boards remap rows
     silent |= {f"pulsed_gpu_observed_c2c_{way}_bytes_total" for way in ("transmit", "receive")}  # it has no superchip
     silent |= {
         name for name in NAMES if form_of(name) != "every"

@@ -65,16 +65,13 @@ export function healthOf(fleet, positions) {
   return { counts: countHealth(fleet, gpus), okText: okTextOf(fleet, gpus) };
 }
 
-/** The state ok with how many checks of the GPUs in it are known. */
+/** The state ok with how many checks of a GPU in it are known, as a mean. */
 function okTextOf(fleet, gpus) {
   const { health_state: states = [], known_checks: known = [], applicable_checks: applicable = [] } = fleet.frame.fields;
-  const sums = [0, 0];
-  for (const i of gpus) {
-    if (states[i] !== "ok") continue;
-    sums[0] += known[i] ?? 0;
-    sums[1] += applicable[i] ?? 0;
-  }
-  return okText(...sums);
+  const ok = gpus.filter((i) => states[i] === "ok");
+  const mean = (column) => ok.reduce((sum, i) => sum + (column[i] ?? 0), 0) / ok.length;
+  const [knownMean, applicableMean] = [mean(known), mean(applicable)];
+  return knownMean < applicableMean ? okText(Math.floor(knownMean), Math.ceil(applicableMean)) : okText();
 }
 
 function countHealth(fleet, gpus) {
