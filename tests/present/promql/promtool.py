@@ -109,17 +109,45 @@ def fired(
     Raises:
         AssertionError: one fires at the minute `quiet`.
     """
-    wrong = {"exp_labels": {"wrong": "1"}, "exp_annotations": {}}
-    tests = [{"alertname": name, "eval_time": f"{minute}m", "exp_alerts": [wrong]} for name, minute in alerts.items()]
     early = [f'ALERTS{{alertname="{name}", alertstate="firing"}}' for name in alerts]
-    empty = {} if quiet is None else {quiet: early}
-    output = check(folder, rules_of(rules, alerts), [world], empty, tests, interval)
+    found = _fired(folder, rules, world, list(alerts.items()), interval, {} if quiet is None else {quiet: early})
+    return {name: found[name, minute] for name, minute in alerts.items()}
+
+
+def fired_over_time(
+    folder: Path,
+    rules: str,
+    world: Iterable[tuple[str, str]],
+    alerts: Collection[str],
+    minutes: Sequence[int],
+    interval: str = "1m",
+) -> dict[tuple[str, int], list[Fired]]:
+    """Return the firing alerts by name and minute, of one world that is evaluated once."""
+    return _fired(folder, rules, world, [(name, minute) for name in alerts for minute in minutes], interval, {})
+
+
+def _fired(
+    folder: Path,
+    rules: str,
+    world: Iterable[tuple[str, str]],
+    alerts: Sequence[tuple[str, int]],
+    interval: str,
+    empty: Mapping[int, Sequence[str]],
+) -> dict[tuple[str, int], list[Fired]]:
+    wrong = {"exp_labels": {"wrong": "1"}, "exp_annotations": {}}
+    tests = [{"alertname": name, "eval_time": f"{minute}m", "exp_alerts": [wrong]} for name, minute in alerts]
+    output = check(folder, rules_of(rules, {name for name, _ in alerts}), [world], empty, tests, interval)
     assert "expr:" not in output, output
-    found: dict[str, list[Fired]] = {name: [] for name in alerts}
-    for name, got in re.findall(r"alertname: (\w+), time:.*?got:\[(?:\]|(.*?)\n *\])", output, re.DOTALL):
+    found: dict[tuple[str, int], list[Fired]] = {each: [] for each in alerts}
+    for name, time, got in re.findall(r"alertname: (\w+), time: (\w+).*?got:\[(?:\]|(.*?)\n *\])", output, re.DOTALL):
+        minute = sum(int(number) * MINUTES_OF[unit] for number, unit in re.findall(r"(\d+)([wdhm])", time))
         for labels, texts in re.findall(r"Labels:\{(.*)\}\s+Annotations:\{(.*)\}", got):
-            found[name].append({"labels": _pairs(labels), "annotations": _pairs(texts)})
+            found[name, minute].append({"labels": _pairs(labels), "annotations": _pairs(texts)})
     return found
+
+
+MINUTES_OF = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
+"""By the unit of a time that promtool prints."""
 
 
 def _pairs(text: str) -> dict[str, str]:

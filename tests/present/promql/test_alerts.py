@@ -19,7 +19,7 @@ from pulsed.model.health import SEVERITY, State
 from pulsed.present.promql.health_alerts import health_alerts
 from pulsed.present.promql.rule_set import RuleSelection, document, groups
 from pulsed.present.promql.rule_types import RUNBOOK, Alert
-from tests.present.promql.promtool import Fired, fired, rules_of, selector
+from tests.present.promql.promtool import Fired, fired, fired_over_time, rules_of, selector
 from tools.generate_docs import ROOT
 
 OF_PULSED = document(ComputeSettings(), RuleSelection("alerting"))
@@ -689,12 +689,12 @@ def test_nodes_that_an_autoscaler_removes_raise_no_alert_and_none_comes_back(tmp
         else:
             world.append((selector("up", daemon), values.replace("stale", down, 1).replace("stale _x18", "stale _x16")))
     firing: dict[str, dict[int, list[str]]] = {}
-    for minute in range(300, 2880, 120):
-        for name, alerts in fired(tmp_path, OF_PULSED, world, dict.fromkeys(ALERTS, minute), "10m").items():
-            if alerts:
-                firing.setdefault(name, {})[minute] = sorted(
-                    alert["labels"]["instance"].removesuffix(":9401") for alert in alerts
-                )
+    minutes = range(300, 2880, 120)
+    for (name, minute), alerts in fired_over_time(tmp_path, OF_PULSED, world, ALERTS, minutes, "10m").items():
+        if alerts:
+            firing.setdefault(name, {})[minute] = sorted(
+                alert["labels"]["instance"].removesuffix(":9401") for alert in alerts
+            )
     assert set(firing) == {"PulsedNodeWithoutGpus", "PulsedDaemonDown"}
     for by_minute in firing.values():
         assert sorted(by_minute) == list(range(min(by_minute), max(by_minute) + 1, 120)), "without a gap"
@@ -705,8 +705,8 @@ def test_nodes_that_an_autoscaler_removes_raise_no_alert_and_none_comes_back(tmp
 @pytest.mark.slow
 def test_without_kube_state_metrics_a_removed_node_is_one_alert_of_a_day(tmp_path: Path) -> None:
     world = [*boards_of("always", "1+0x288"), *boards_of("brief", "_x30 1+0x2 stale")]
+    minutes = range(300, 2880, 120)
     firing = [
-        bool(fired(tmp_path, OF_PULSED, world, {"PulsedNodeWithoutGpus": minute}, "10m")["PulsedNodeWithoutGpus"])
-        for minute in range(300, 2880, 120)
+        *map(bool, fired_over_time(tmp_path, OF_PULSED, world, ["PulsedNodeWithoutGpus"], minutes, "10m").values())
     ]
     assert sum(now and not before for before, now in zip([False, *firing], firing, strict=False)) == 1
