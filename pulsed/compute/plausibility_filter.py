@@ -177,7 +177,7 @@ class _EnergyUnit:
             return False
         before, power = self._joules, self._watts
         self._seconds += seconds
-        is_continuous = 0.0 < self._seconds <= max(MINUTE, seconds)  # a counter that stood still tells nothing
+        is_continuous = 0.0 < self._seconds <= max(MINUTE, seconds)  # a constant counter has no unit
         if seconds > 0.0 and is_continuous and before is not None and joules > before and watts and power:
             mean = (joules - before) / self._seconds
             self._was_absurd = not MIN_GAIN * min(watts, power) <= mean <= MAX_GAIN * max(watts, power)

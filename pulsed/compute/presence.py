@@ -16,7 +16,7 @@ from pulsed.compute.gpu_table import GpuState, GpuTable, TargetTracker
 from pulsed.compute.mig_rollup import have_room
 from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import BoardKey, Device, Entity, Presence
-from pulsed.model.host import NVIDIA_DRIVER, HostFacts, is_given_away
+from pulsed.model.host import NVIDIA_DRIVER, is_given_away
 from pulsed.model.owner import UNKNOWN_OWNERS, Ownership
 from pulsed.model.result import Removal, RemovalReason
 from pulsed.model.tick import GpuRow, Tick, lasting
@@ -66,7 +66,6 @@ class PresenceTracker:
         self._expected: tuple[str, tuple[ExpectedGpu, ...]] = ("", ())
         self.removed: dict[GpuState, Removal] = {}
         self._is_due = False
-        self._host: HostFacts | None = None
         self._pci_drivers: Mapping[str, str] = {}
         self._gone_first = inf
         self.boards: tuple[GpuState, ...] = ()
@@ -89,9 +88,9 @@ class PresenceTracker:
             if state.target is not target:
                 self.removed[state] = Removal(state.device, state.last_seen, "moved", tick.time)
                 self._is_due = True
-        if tick.host != self._host:
-            self._host, self._is_due = tick.host, True
-            self._pci_drivers = tick.host.pci_drivers() if tick.host is not None else {}
+        drivers = tick.host.pci_drivers() if tick.host is not None else {}
+        if drivers != self._pci_drivers:
+            self._pci_drivers, self._is_due = drivers, True
         forget_after = self._table.settings.health.forget_after or inf
         is_whole = bool(self.parts) and not _whole_boards(tick).isdisjoint(
             [state.device.entity.board for state in self.parts]

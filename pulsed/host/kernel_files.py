@@ -55,7 +55,7 @@ def read_pci_gpus(root: Path) -> tuple[PciGpu, ...] | None:
 
 
 def _is_gpu(device: Path) -> bool:
-    is_nvidia = _text_of(device / "vendor") == _NVIDIA and _text_of(device / "class")[:6] in _DISPLAY_CLASSES
+    is_nvidia = text_of(device / "vendor") == _NVIDIA and text_of(device / "class")[:6] in _DISPLAY_CLASSES
     return is_nvidia and not (device / "physfn").exists()  # a virtual function, for a guest
 
 
@@ -64,15 +64,16 @@ def _gpu(root: Path, device: Path) -> PciGpu:
         driver = os.path.basename(os.readlink(device / "driver"))
     except OSError:
         driver = ""
-    minor = _MINOR.search(_text_of(root / f"proc/driver/nvidia/gpus/{device.name}/information"))
+    minor = _MINOR.search(text_of(root / f"proc/driver/nvidia/gpus/{device.name}/information"))
     is_usable = minor is not None and (root / f"dev/nvidia{minor[1]}").exists()
     return PciGpu(f"{device.name.upper():0>16}", driver, is_usable)
 
 
-def _text_of(path: Path) -> str:
-    """Return the content of a small file; empty if unreadable, as for a device that was just removed."""
+def text_of(path: Path, limit: int = -1) -> str:
+    """Return a file's content, at most `limit` characters; empty if unreadable, as of a removed device."""
     try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
+        with path.open(encoding="ascii", errors="replace") as file:
+            return file.read(limit).strip()
     except OSError:
         return ""
 
@@ -91,16 +92,16 @@ def read_ports(root: Path, counters: Collection[str] = PORT_COUNTERS) -> tuple[I
 
 def _port(folder: Path, counters: Collection[str]) -> InfinibandPort:
     device = folder.parent.parent
-    rate = _RATE.match(_text_of(folder / "rate"))
+    rate = _RATE.match(text_of(folder / "rate"))
     counted = {
         name: int(text) * counter.unit
         for name, counter in PORT_COUNTERS.items()
-        if name in counters and _NUMBER.fullmatch(text := _text_of(folder / counter.path))
+        if name in counters and _NUMBER.fullmatch(text := text_of(folder / counter.path))
     }
     return InfinibandPort(
         device.name,
         folder.name,
-        f"{_text_of(device / 'board_id') or device.name} {_text_of(folder / 'link_layer')}",
+        f"{text_of(device / 'board_id') or device.name} {text_of(folder / 'link_layer')}",
         _word(folder / "state"),
         _word(folder / "phys_state"),
         float(rate[1]) * 1e9 / 8 if rate else None,
@@ -110,7 +111,7 @@ def _port(folder: Path, counters: Collection[str]) -> InfinibandPort:
 
 def _word(path: Path) -> str:
     """Return the word of `4: ACTIVE`."""
-    return _text_of(path).rpartition(": ")[2]
+    return text_of(path).rpartition(": ")[2]
 
 
 def read_stuck_processes(root: Path) -> tuple[StuckProcess, ...] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pulsed.host.kernel_files import text_of
+
 _FLAGS = re.compile(r"^flags\s*:(.*)$", re.MULTILINE)
 _FLAG = "hypervisor"
 """The flag of an x86 processor that every hypervisor sets (CPUID 1, ECX bit 31), and no bare machine."""
@@ -19,7 +21,7 @@ _METAL = re.compile(r"\bmetal\b", re.IGNORECASE)
 """In the name of a bare machine of a cloud, such as `p5g.metal`."""
 
 _FIRST_PROCESSOR = 16384
-"""Bytes of `/proc/cpuinfo` that have the first processor."""
+"""Characters of `/proc/cpuinfo` that have the first processor."""
 
 
 def is_virtual_machine(root: Path) -> bool | None:
@@ -30,19 +32,10 @@ def is_virtual_machine(root: Path) -> bool | None:
     Args:
         root: folder with `proc` and `sys` of the host.
     """
-    flags = _FLAGS.search(_start_of(root / "proc/cpuinfo"))
+    flags = _FLAGS.search(text_of(root / "proc/cpuinfo", _FIRST_PROCESSOR))
     if flags is not None:
         return _FLAG in flags[1].split()
-    names = [name for file in _FIRMWARE if (name := _start_of(root / "sys/class/dmi/id" / file))]
+    names = [name for file in _FIRMWARE if (name := text_of(root / "sys/class/dmi/id" / file))]
     if not names:
         return None
     return any(map(_PRODUCTS.search, names)) and not any(map(_METAL.search, names))
-
-
-def _start_of(path: Path) -> str:
-    """Return the begin of a file of the kernel; empty if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_FIRST_PROCESSOR).decode("ascii", "replace").strip()
-    except OSError:
-        return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -63,6 +63,16 @@ def worst_state(checks: tuple[CheckState, ...], is_fresh: bool) -> tuple[State, 
     evaluated = len(severities) - severities.count(SEVERITY["unknown"])
     coverage = evaluated / len(severities) if severities else 0.0
     return STATES[severity + 1], coverage
+
+
+def applicable_checks(checks: Iterable[CheckState]) -> int:
+    """Return how many checks apply."""
+    return sum([check.applies for check in checks])
+
+
+def known_checks(checks: Iterable[CheckState]) -> int:
+    """Return how many checks apply and have a known state."""
+    return sum([check.applies and check.state != "unknown" for check in checks])
 
 
 OTHER_XIDS = "other"
@@ -142,16 +152,6 @@ class Health:
         return SEVERITY[self.state]
 
     @property
-    def applicable_checks(self) -> int:
-        """How many checks apply."""
-        return sum([check.applies for check in self.checks])
-
-    @property
-    def known_checks(self) -> int:
-        """How many of the checks that apply are known."""
-        return sum([check.applies and check.state != "unknown" for check in self.checks])
-
-    @property
     def problems(self) -> list[CheckState]:
         """The checks that are worse than ok."""
         return [check for check in self.checks if check.applies and SEVERITY[check.state] > 0]
@@ -222,16 +222,6 @@ class NodeHealth:
     def state(self) -> State:
         """The worst known state; `unknown` for none."""
         return max((check.state for check in self.checks), key=SEVERITY.__getitem__, default="unknown")
-
-    @property
-    def applicable_checks(self) -> int:
-        """How many checks apply."""
-        return sum([check.applies for check in self.checks])
-
-    @property
-    def known_checks(self) -> int:
-        """How many of the checks that apply are known."""
-        return sum([check.applies and check.state != "unknown" for check in self.checks])
 
     @property
     def problems(self) -> list[CheckState]:

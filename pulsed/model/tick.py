@@ -51,7 +51,7 @@ class GpuRow:
         extras: values of dcgm-exporter's own metrics.
         ownership: who has it.
         presence: whether it is listed.
-        has_moved: of compute: whether the source's values differ from those of the sample before.
+        has_moved: whether the source's values differ from the previous sample; set by compute.
         is_split: of compute: whether it is a board with MIG instances, which stand for it where GPUs are counted.
         time: when it was listed last, in Unix seconds.
         result: of compute; before it, nothing is known.

@@ -46,7 +46,7 @@ class AsciiFilter(LineFilter):
 
 
 class Lines(ScrollView):
-    """Shows lines, of which only those in sight are rendered."""
+    """Shows lines, and renders only the visible ones."""
 
     lines: Sequence[Text] = ()
 

@@ -117,8 +117,8 @@ def is_of_board(owner: Mapping[str, Any], gpu: Account) -> bool:
 def gpu_count(owner: Mapping[str, Any], gpus: Iterable[Account]) -> int:
     """Return how many GPUs an owner had.
 
-    A board that it had whole is one GPU with its instances; those of a board that several jobs claim are divided by
-    the jobs.
+    A whole board counts as one GPU, together with its MIG instances. Instances of a board that several jobs claim are
+    divided by the number of jobs.
     """
     by_key = {gpu_key(gpu): gpu for gpu in gpus}
     by_key = {key: gpu for key, gpu in by_key.items() if not gpu["mig_id"] or (*key[:2], "") not in by_key}

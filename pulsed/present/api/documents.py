@@ -18,7 +18,7 @@ from pulsed.host.node_checks import NODE_CHECK_IDS
 from pulsed.json_text import rfc3339
 from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import Device
-from pulsed.model.health import CheckState, Health, NodeHealth
+from pulsed.model.health import CheckState, Health, NodeHealth, applicable_checks, known_checks
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.owners.report.incidents import current_incidents
@@ -353,8 +353,8 @@ def _health_row(
             "state": health.state,
             "severity": health.severity,
             "coverage": health.coverage,
-            "known_checks": health.known_checks,
-            "applicable_checks": health.applicable_checks,
+            "known_checks": known_checks(health.checks),
+            "applicable_checks": applicable_checks(health.checks),
             "last_reset": health.last_reset,
             "problems": problems,
         }

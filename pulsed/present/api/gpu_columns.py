@@ -15,6 +15,7 @@ from pydantic import Field
 from pulsed.json_text import rfc3339
 from pulsed.model.clocks import Monotonic
 from pulsed.model.gpu import PLATFORM, Device, Entity, names_of
+from pulsed.model.health import applicable_checks, known_checks
 from pulsed.model.node_names import shared_domain
 from pulsed.model.result import Result
 from pulsed.model.target_store import Target, TargetStore
@@ -88,8 +89,8 @@ def _state(gpus: Sequence[Match], results: Sequence[Result], fields: Sequence[st
     return {
         "sample_time": [round(gpu.time, 3) for gpu in gpus],
         "stale": [is_stale(gpu, now) for gpu in gpus],
-        "known_checks": [result.health.known_checks for result in results],
-        "applicable_checks": [result.health.applicable_checks for result in results],
+        "known_checks": [known_checks(result.health.checks) for result in results],
+        "applicable_checks": [applicable_checks(result.health.checks) for result in results],
         "fields": {name: list(_values(name, gpus, results)) for name in fields},
     }
 

@@ -32,7 +32,7 @@ PLOTS: tuple[tuple[str, ...], ...] = (
     ("memory_utilization_ratio",),
     PCIE,
 )
-"""The fields whose sum is drawn, those of PCIe over the capacity of the link in both directions; in rows of three."""
+"""Fields by chart, in rows of three charts. Several fields are added; PCIe is a share of the link's capacity."""
 
 SMALL_PLOTS = (PLOTS[0], PLOTS[3], PLOTS[6])
 

@@ -86,7 +86,7 @@ def _without_gpus(model: Model, width: int) -> list[Text]:
 
 
 def real_bar(gpu: FleetRow, width: int) -> Text:
-    """Return the bar of real utilization with its bounds, and a mark at what the driver says."""
+    """Return a bar of real utilization with its bounds, and a mark at the driver's GPU utilization."""
     return bar(width, bottleneck_style(gpu), *gpu.bounds, gpu.number(DRIVER))
 
 

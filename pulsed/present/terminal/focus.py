@@ -200,13 +200,13 @@ def _class_strip(gpu: FleetRow, bottlenecks: Mapping[str, str], width: int) -> I
     legend = " ".join(f"{mark} {name}" for name, mark in BOTTLENECK_MARKS.items()) + " ? unknown"
     yield line((f"class over the last {duration(times[-1] - times[0])}: ", "title"), (legend, "dim"))
     classes = parts(gpu.history.get("workload_class", ()), width)
-    most_frequent = [Counter(part).most_common(1)[0][0] for part in classes]
-    styles = [bottlenecks.get(each, "unknown") for each in most_frequent]
+    frequent_classes = [Counter(part).most_common(1)[0][0] for part in classes]
+    styles = [bottlenecks.get(each, "unknown") for each in frequent_classes]
     marks = [BOTTLENECK_MARKS.get(style, "?") for style in styles]
     yield line(
         *(
             (" " if each is None else mark, style)
-            for each, mark, style in zip(most_frequent, marks, styles, strict=True)
+            for each, mark, style in zip(frequent_classes, marks, styles, strict=True)
         )
     )
 

@@ -29,7 +29,7 @@ class JobGpu(NamedTuple):
 
 
 class JobRows(NamedTuple):
-    """An owner with those of its GPUs, and texts with their styles below them, that pass the filter.
+    """An owner, its GPUs that pass the filter, and styled texts below them.
 
     Processes without a known owner have no document.
     """

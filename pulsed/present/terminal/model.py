@@ -42,7 +42,7 @@ class FleetRow:
 
     Attributes:
         source: index of its daemon.
-        values: by field, numbers and states, also those of `derived` and, in Focus, of its document.
+        values: numbers and states by field, including `derived` and, in Focus, the GPU's document.
         age: of the sample in seconds.
         owners: as `kind:id`; empty if it is free, None if they are not known.
         class_age: seconds since its class began.
