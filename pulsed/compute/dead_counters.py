@@ -6,7 +6,6 @@ nor a proof of idleness or health, until the counter was other than 0 once.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from operator import itemgetter
 
 from pulsed.compute.plausibility_rules import (
@@ -18,7 +17,7 @@ from pulsed.compute.plausibility_rules import (
     PlausibilityRule,
     PlausibilitySettings,
 )
-from pulsed.compute.product_parts import ProductPart, unmeasured_by
+from pulsed.compute.product_parts import unmeasured_by
 from pulsed.durations import MINUTE
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
@@ -130,37 +129,28 @@ class UnmeasuredZeros:
     Drivers, DCGM and relays write 0 for what a product does not have.
     """
 
-    __slots__ = ("_measured",)
+    __slots__ = ("_model", "_parts")
 
     def __init__(self) -> None:
-        self._measured: frozenset[ProductPart] = frozenset()
+        self._model: str | None = None
+        self._parts: list[tuple[int, ...]] = []
 
     def apply(self, reading: Reading, model: str) -> Reading:
         """Return the next reading without such zeros; itself if it has none."""
-        absent: list[int] = []
-        for part, positions in _positions_of_unmeasured(model):
-            if part in self._measured:
-                continue
-            zeros = [position for position in positions if reading[position] is not None]
-            if any(reading[position] for position in zeros):
-                self._measured |= {part}
-            else:
-                absent += zeros
+        if model != self._model:
+            self._model = model
+            self._parts = [
+                tuple(at for name, at in POSITION.items() if name.startswith(prefixes))
+                for prefixes in unmeasured_by(model)
+            ]
+        self._parts = [positions for positions in self._parts if not any(map(reading.__getitem__, positions))]
+        absent = [at for positions in self._parts for at in positions if reading[at] is not None]
         if not absent:
             return reading
         values = list(reading)
         for position in absent:
             values[position] = None
         return Reading._make(values)
-
-
-@lru_cache(maxsize=256)
-def _positions_of_unmeasured(model: str) -> tuple[tuple[ProductPart, tuple[int, ...]], ...]:
-    """Return the parts that a product lacks, with the positions of their quantities in a reading."""
-    return tuple(
-        (part, tuple(at for name, at in POSITION.items() if name.startswith(part.prefixes)))
-        for part in unmeasured_by(model)
-    )
 
 
 def _is_profiled(reading: Reading) -> bool:

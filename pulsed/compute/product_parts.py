@@ -6,50 +6,38 @@ This module must not depend on readings.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from pulsed.compute.products import C2C_LINKS, DATA_CENTRE, architecture_of, c2c_of, nvlink_of
 from pulsed.model.gpu import Device, is_product
 from pulsed.translate.fields import sources
 
-
-class ProductPart(NamedTuple):
-    """A part that some products lack.
-
-    Attributes:
-        prefixes: how the names of its quantities begin.
-    """
-
-    prefixes: tuple[str, ...]
+ProductPart = tuple[str, ...]
+"""A part that some products lack: how the names of its quantities begin."""
 
 
-_REMAPPING = ProductPart(("remapped_rows_", "row_remap_", "remap_banks_"))
-_RETIREMENT = ProductPart(("retired_pages_",))
-_MEMORY_SIZE = ProductPart(("memory_bytes", "memory_used_", "memory_free_", "memory_reserved_", "bar1_memory_"))
-_MEMORY_TRAFFIC = ProductPart(("memory_utilization_",))
-_MEMORY_CLOCK = ProductPart(("memory_clock_", "application_memory_clock_"))
-_MEMORY_REPAIR = ProductPart(("memory_unrepairable",))
-_MEMORY_SENSOR = ProductPart(("memory_temperature_", "memory_max_operating_temperature_"))
-_FABRIC = ProductPart(("fabric_",))
-_NVLINK = ProductPart(("nvlink_",))
-_NVLINK_5_COUNTERS = ProductPart(
-    (
-        *("nvlink_receive_errors_", "nvlink_symbol_", "nvlink_effective_", "nvlink_link_recoveries_"),
-        "nvlink_transmit_waits_",
-    )
+_REMAPPING = ("remapped_rows_", "row_remap_", "remap_banks_")
+_RETIREMENT = ("retired_pages_",)
+_MEMORY_SIZE = ("memory_bytes", "memory_used_", "memory_free_", "memory_reserved_", "bar1_memory_")
+_MEMORY_TRAFFIC = ("memory_utilization_",)
+_MEMORY_CLOCK = ("memory_clock_", "application_memory_clock_")
+_MEMORY_REPAIR = ("memory_unrepairable",)
+_MEMORY_SENSOR = ("memory_temperature_", "memory_max_operating_temperature_")
+_FABRIC = ("fabric_",)
+_NVLINK = ("nvlink_",)
+_NVLINK_5_COUNTERS = (
+    *("nvlink_receive_errors_", "nvlink_symbol_", "nvlink_effective_", "nvlink_link_recoveries_"),
+    "nvlink_transmit_waits_",
 )
-_ECC = ProductPart(("ecc_",))
-_FAN = ProductPart(("fan_speed_",))
-_INFOROM = ProductPart(("inforom_",))
-_ENERGY_COUNTER = ProductPart(("energy_",))
-_C2C = ProductPart(("c2c_",))
-_POWER_SMOOTHING = ProductPart(("power_smoothing_",))
-_TEMPERATURE_MARGIN = ProductPart(("temperature_margin_",))
-_PROFILER = ProductPart(
-    (
-        *("graphics_engine_active_", "sm_active_", "sm_occupancy_", "sm_elapsed_", "tensor_", "dram_active_"),
-        *("fp64_active_", "fp32_active_", "fp16_active_", "integer_active_", "nvdec", "nvjpg", "nvofa"),
-    )
+_ECC = ("ecc_",)
+_FAN = ("fan_speed_",)
+_INFOROM = ("inforom_",)
+_ENERGY_COUNTER = ("energy_",)
+_C2C = ("c2c_",)
+_POWER_SMOOTHING = ("power_smoothing_",)
+_TEMPERATURE_MARGIN = ("temperature_margin_",)
+_PROFILER = (
+    *("graphics_engine_active_", "sm_active_", "sm_occupancy_", "sm_elapsed_", "tensor_", "dram_active_"),
+    *("fp64_active_", "fp32_active_", "fp16_active_", "integer_active_", "nvdec", "nvjpg", "nvofa"),
 )
 """Without traffic, which older exporters have from the driver."""
 
@@ -95,7 +83,6 @@ _RARE = (
 """Parts with the products that have them: no other product has one, and an unknown one hardly."""
 
 
-@lru_cache(maxsize=256)
 def unmeasured_by(model: str) -> tuple[ProductPart, ...]:
     """Return the parts that a product lacks by its name, so that a 0 of them is no measurement.
 
@@ -113,7 +100,7 @@ def missing_from_model(model: str) -> tuple[str, ...]:
     Profiling counters are not among them: see `has_profiling`.
     """
     parts = [part for part in unmeasured_by(model) if part is not _PROFILER] if _known_to_lack(model) else []
-    return tuple(dict.fromkeys(prefix for part in parts for prefix in part.prefixes))
+    return tuple(dict.fromkeys(prefix for part in parts for prefix in part))
 
 
 def _known_to_lack(model: str) -> tuple[ProductPart, ...]:
@@ -137,7 +124,7 @@ def has_quantity(device: Device, quantity: str) -> bool:
     """Return whether a quantity exists for a device: some exist for whole boards only, some not on every model."""
     if not device.whole and is_of_boards(quantity):
         return False
-    if quantity.startswith(_C2C.prefixes) and c2c_of(device.model) is None:  # also of unknown products: few have one
+    if quantity.startswith(_C2C) and c2c_of(device.model) is None:  # also of unknown products: few have one
         return False
     return not quantity.startswith(missing_from_model(device.model))
 

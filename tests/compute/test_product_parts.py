@@ -92,10 +92,10 @@ def test_nvlink_exists_unless_a_model_is_known_to_have_none(model: str, has_nvli
 def test_each_part_has_quantities_of_its_own() -> None:
     models = ("NVIDIA GB10", "Tesla P40", "NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-80GB", "")
     for part in {part for model in models for part in unmeasured_by(model)}:
-        for prefix in part.prefixes:
+        for prefix in part:
             assert [name for name in QUANTITIES if name.startswith(prefix)], prefix
 
 
 def test_activity_of_an_engine_that_a_product_lacks_is_0() -> None:
-    prefixes = tuple(prefix for part in unmeasured_by("NVIDIA H100 80GB HBM3") for prefix in part.prefixes)
+    prefixes = tuple(prefix for part in unmeasured_by("NVIDIA H100 80GB HBM3") for prefix in part)
     assert not "encoder_utilization_ratio".startswith(prefixes)
