@@ -98,8 +98,13 @@ def modules() -> dict[str, ast.Module]:
     }
 
 
-def imports(tree: ast.Module) -> Iterator[str]:
-    """Yield the modules of pulsed that a module imports anywhere in it, without `pulsed.`."""
+@cache
+def imports() -> dict[str, list[str]]:
+    """Return the modules of pulsed that each module imports anywhere in it, all without `pulsed.`."""
+    return {name: list(_imports(tree)) for name, tree in modules().items()}
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -127,8 +132,8 @@ def test_the_table_has_an_order() -> None:
 def test_no_import_runs_against_the_order_of_the_layers() -> None:
     used = {name: set[str]() for name in MAY_IMPORT}
     wrong = []
-    for name, tree in modules().items():
-        for imported in imports(tree):
+    for name, names in imports().items():
+        for imported in names:
             if imported in VERSION or entry(imported) == entry(name):
                 continue
             used[entry(name)].add(entry(imported))
@@ -142,8 +147,8 @@ def test_apps_and_the_daemon_do_not_import_each_other() -> None:
     """A program of `apps` reads a daemon over HTTP, or runs the layers itself; `cli` imports either by name."""
     wrong = [
         f"pulsed.{name} imports pulsed.{imported}"
-        for name, tree in modules().items()
-        for imported in imports(tree)
+        for name, names in imports().items()
+        for imported in names
         if {name.split(".")[0], imported.split(".")[0]} == {"apps", "daemon"}
     ]
     assert wrong == []
@@ -151,10 +156,10 @@ def test_apps_and_the_daemon_do_not_import_each_other() -> None:
 
 def test_no_modules_import_each_other_in_a_cycle() -> None:
     """Also not for types alone, or inside a function."""
-    known = modules()
+    known = imports()
     graph = {
-        name: {each if each in known else each.rpartition(".")[0] for each in imports(tree)} & known.keys() - {name}
-        for name, tree in known.items()
+        name: {each if each in known else each.rpartition(".")[0] for each in names} & known.keys() - {name}
+        for name, names in known.items()
     }
     try:
         list(TopologicalSorter(graph).static_order())

@@ -7,7 +7,7 @@ are told apart by their names. What runs in a thread is passed on, not called.
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,39 +53,44 @@ def functions(tree: ast.AST) -> Iterator[Function]:
     return (node for node in ast.walk(tree) if isinstance(node, Function))
 
 
-def reads(call: ast.Call) -> bool:
-    name = ast.unparse(call.func)
+def dotted(node: ast.AST) -> str:
+    """Return `a.b.c` of names and attributes; `().c` for an attribute of another expression."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "()"
+
+
+def reads(name: str) -> bool:
     return name in FUNCTIONS or (name.rpartition(".")[2] in METHODS and "." in name)
-
-
-def name_of(call: ast.Call) -> str:
-    return ast.unparse(call.func).rpartition(".")[2] if isinstance(call.func, ast.Name | ast.Attribute) else ""
 
 
 def found(sources: dict[str, str]) -> list[str]:
     """Return the calls in the event loop that read files, each as `file:function: call`."""
     trees = {name: ast.parse(text) for name, text in sources.items()}
-    named = defaultdict[str, list[Function]](list)
-    for tree in trees.values():
-        for function in functions(tree):
-            named[function.name].append(function)
-    readers = set[str]()
-    unique = {name: nodes[0] for name, nodes in named.items() if len(nodes) == 1}
-    while new := {
-        name
-        for name, node in unique.items()
-        if isinstance(node, ast.FunctionDef)
-        and name not in readers
-        and any(reads(call) or name_of(call) in readers for call in calls(node))
-    }:
-        readers |= new
-    return [
-        f"{file}:{function.name}: {ast.unparse(call.func)}"
+    called = [
+        (file, function, [dotted(call.func) for call in calls(function)])
         for file, tree in trees.items()
         for function in functions(tree)
+    ]
+    count = Counter(function.name for _, function, _ in called)
+    unique = [
+        (function.name, names)
+        for _, function, names in called
+        if count[function.name] == 1 and isinstance(function, ast.FunctionDef)
+    ]
+    readers = set[str]()
+
+    def is_reader(call: str) -> bool:
+        return reads(call) or call.rpartition(".")[2] in readers
+
+    while new := {name for name, names in unique if name not in readers and any(map(is_reader, names))}:
+        readers |= new
+    return [
+        f"{file}:{function.name}: {call}"
+        for file, function, names in called
         if isinstance(function, ast.AsyncFunctionDef)
-        for call in calls(function)
-        if reads(call) or name_of(call) in readers
+        for call in names
+        if is_reader(call)
     ]
 
 

@@ -16,6 +16,7 @@ from pulsed.present.api.documents import health_document
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser
+from tests.support.nightly import nightly_after
 from tests.support.sequences.omissions import changed_by_omissions
 
 INTERVAL, BEGIN = 15.0, Monotonic(1767225600.0)
@@ -120,6 +121,6 @@ def test_series_of_a_gpu_keep_the_labels_of_its_pod_for_five_minutes() -> None:
     assert shown == [True] * 20 + [False] * 7
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", nightly_after(8, range(20)))
 def test_whatever_pages_leave_out_changes_no_owner_no_counter_and_no_health(seed: int) -> None:
     assert list(changed_by_omissions(seed)) == []

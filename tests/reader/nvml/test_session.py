@@ -477,7 +477,7 @@ def test_driver_reloads_leak_nothing(nvml: LoadedStandin) -> None:
     nvml.gpus = [boards.split(boards.hopper(), [(1, "1g.10gb")]) | {"processes": "41:5:1"}]
     nvml.write()
     with reading() as reader:
-        for _ in range(100):
+        for _ in range(10):
             reader.tick()
             held = nvml.held()
             nvml.reload_driver()
