@@ -395,19 +395,23 @@ def timers_to(port: int) -> list[str]:
 
 @leaves_nothing
 async def test_last_words_on_an_idle_connection_end_it() -> None:
-    late = asyncio.Event()
+    late, sent = asyncio.Event(), asyncio.Event()
 
     async def handle(peer: Peer) -> None:
         await answering(WHOLE)(peer)
         await late.wait()
         peer.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+        sent.set()
         await peer.gone()
 
     async with serving(handle) as site, scraping() as scraper:
         await scraper.fetch(site.url)
+        first = [*site.tasks]
         late.set()
-        await asyncio.wait_for(asyncio.wait(site.tasks), SECONDS)
+        await sent.wait()
+        await asyncio.sleep(0.1)  # until the client, in the same event loop, has read it
         assert await scraper.fetch(site.url) == PAGE
+        await asyncio.wait_for(asyncio.wait(first), SECONDS)
 
 
 async def cancel_scrape(scraper: Scraper, url: str, begun: asyncio.Event) -> None:
