@@ -246,7 +246,7 @@ def test_a_square_wave_that_no_scraper_sees_is_counted() -> None:
         busy = counted(after, "real_utilization_seconds") - counted(before, "real_utilization_seconds")
         seconds = counted(after, "observed_seconds") - counted(before, "observed_seconds")
         assert busy / seconds == pytest.approx(0.3 * level, rel=1e-9)
-    assert {tick.gpus[0].result.real_utilization.ratio for tick in scraped} == {0.0}
+    assert {tick.gpus[0].result.real_utilization.ratio.value for tick in scraped} == {0.0}
 
 
 steps = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0, 3.5, -1.0, 600.0, -600.0]), st.floats(-5, 5))
