@@ -40,6 +40,7 @@ def no_task_failures() -> Iterator[None]:
     FAILURES.clear()
 
 
+@pytest.hookimpl(trylast=True)  # after the plugins that deselect: only what runs is shared out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with those that take long, each module's on another worker, so that none is alone with one at the end.
 
