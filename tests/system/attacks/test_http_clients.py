@@ -14,6 +14,7 @@ from tests.support.attacks.http_clients import ATTACKS
 from tests.support.attacks.watch import LOGIN, attacked, forget_peak, serving_with_tls
 from tests.support.control_group import control_group
 from tests.support.daemon import Daemon, serving
+from tests.support.nightly import nightly_after
 from tests.support.waiting import until
 
 MEGABYTES = 128
@@ -29,16 +30,31 @@ MAX_WORK = 1.5
 SOON = 5.0
 """Seconds after an attack until its address is served again; a refusal asks for one."""
 
-OF_TLS = (
-    "slow_readers",
+FIRST = (
+    "trailers",
+    "header_lines",
+    "unfinished_heads",
+    "large_histories_unread",
+    "all_documents",
+    "reports",
     "slow_readers_of_pages",
     "small_pipelined",
-    "silent_connections",
+    "connection_flood",
+    "odd_headers",
+    "event_streams",
+)
+"""One of each kind; the others are variants of these, as those after the third of `OF_TLS`."""
+
+OF_TLS = (
     "half_handshakes",
+    "passwords",
+    "slow_readers_of_pages",
+    "slow_readers",
+    "small_pipelined",
+    "silent_connections",
     "garbage",
     "unfinished_heads",
     "short_lines",
-    "passwords",
 )
 """Attacks whose memory or time is another with TLS and passwords."""
 
@@ -62,12 +78,12 @@ def tls_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield daemon
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", nightly_after(len(FIRST), dict.fromkeys((*FIRST, *ATTACKS))))
 def test_the_daemon_survives_and_answers(daemon: Daemon, name: str) -> None:
     survives(daemon, name, None)
 
 
-@pytest.mark.parametrize("name", OF_TLS)
+@pytest.mark.parametrize("name", nightly_after(3, OF_TLS))
 def test_the_daemon_survives_and_answers_with_tls(tls_daemon: Daemon, name: str) -> None:
     survives(tls_daemon, name, LOGIN)
 

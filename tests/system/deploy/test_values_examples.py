@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pulsed.reader.exporter import ExporterTarget
+from tests.support.nightly import nightly_after
 from tests.system.deploy.cases import MONITORS
 from tests.system.deploy.chart import CHART, Refused, complaints, container, only, pod_template, render
 from tests.system.deploy.install import KUBERNETES
@@ -35,7 +36,7 @@ def test_these_are_all_examples() -> None:
     assert all(f"(examples/values-{name}.yaml)" in readme for name in PLATFORMS)
 
 
-@pytest.mark.parametrize("kubernetes", KUBERNETES)
+@pytest.mark.parametrize("kubernetes", nightly_after(1, KUBERNETES[::-1]))
 @pytest.mark.parametrize("name", PLATFORMS)
 def test_an_example_is_valid(name: str, kubernetes: str, tmp_path: Path) -> None:
     manifests = render(values(name))

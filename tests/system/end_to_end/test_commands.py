@@ -19,6 +19,7 @@ from pulsed.present.api.documents import GPUS
 from tests.support.daemon import environment, pulsed, serving
 from tests.support.dmon_writer import ERAS, DmonWriter
 from tests.support.documents import has_shape
+from tests.support.nightly import nightly_after
 from tests.support.prometheus import prometheus
 from tests.support.waiting import SECONDS, until
 
@@ -151,7 +152,7 @@ def test_export_into_head(capture: Path, lines: int) -> None:
     assert finished.stdout.count("\n") == lines
 
 
-@pytest.mark.parametrize("format", ["table", "json", "csv", "prometheus"])
+@pytest.mark.parametrize("format", nightly_after(1, ["table", "json", "csv", "prometheus"]))
 def test_snapshot_into_nothing(capture: Path, format: str) -> None:
     """As `head`, but even sooner, and with a reader that is gone before the first byte."""
     finished = piped(["snapshot", "--format", format, *replay(capture)], "true")

@@ -47,7 +47,7 @@ def test_no_violation_and_no_console_message(themed: Tab, hash_: str) -> None:
     assert themed.console == []
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("theme", nightly_after(1, THEMES))
 def test_the_help(browser: Browser, demo: Daemon, theme: Theme) -> None:
     with tab(browser, url(demo), theme=theme) as opened:
         page = opened.open()

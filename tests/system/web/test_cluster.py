@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.daemon import Daemon, serving
+from tests.support.nightly import nightly_after
 from tests.support.waiting import until
 from tests.system.web.browser import THEMES, Tab, Theme, tab, url
 
@@ -138,7 +139,7 @@ def test_the_layout_does_not_shift(browser: Browser, cluster: Daemon, hash_: str
         assert page.evaluate("window.shift ?? 0") < 0.1
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("theme", nightly_after(1, THEMES))
 def test_every_view_is_accessible(browser: Browser, cluster: Daemon, theme: Theme) -> None:
     with tab(browser, url(cluster), theme=theme, viewport={"width": 1440, "height": 900}) as opened:
         for hash_, shown in VIEWS.items():
