@@ -52,7 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         (others if item.get_closest_marker("slow") is None else slow.setdefault(item.path, [])).append(item)
     begins: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    for number, group in enumerate(slow.values()):
+    # Those of the whole program first: some boot, build or install for minutes.
+    for number, group in enumerate(sorted(slow.values(), key=lambda group: "system" not in group[0].path.parts)):
         begins[number % workers] += group
     left, ordered = iter(others), list[pytest.Item]()
     for number, begin in enumerate(begins):
