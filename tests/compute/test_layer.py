@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.compute import presence
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.presence import KEPT
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.compute.target_gpus import Tracker
 from pulsed.model.clocks import Monotonic, Unix
@@ -162,8 +162,9 @@ def test_a_gpu_that_is_named_twice_is_counted_once() -> None:
     assert [counted(tick, "observed_seconds", position=1) for tick in found] == [0.0, 1.0, 2.0]
 
 
-def test_what_is_remembered_is_bounded_and_the_longest_gone_is_forgotten_first() -> None:
-    many_devices = [Device(Entity("mig", "0", "GPU-0", str(number))) for number in range(KEPT + 2)]
+def test_what_is_remembered_is_bounded_and_the_longest_gone_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "KEPT", 8)
+    many_devices = [Device(Entity("mig", "0", "GPU-0", str(number))) for number in range(8 + 2)]
     computer = ComputeLayer(GpuTable())
 
     def see(device: Device, clock: float) -> float:
