@@ -65,6 +65,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "404"]
 """
 
 
+@pytest.mark.slow
 def test_schemathesis(daemon: Daemon, tmp_path: Path) -> None:
     (tmp_path / "schemathesis.toml").write_text(STATUSES)
     finished = subprocess.run(
