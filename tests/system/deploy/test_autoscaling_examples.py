@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.nightly import nightly_after
 from tests.support.prometheus import Prometheus
 from tests.support.waiting import until
 from tests.system.deploy.chart import CHART, complaints
@@ -50,7 +51,7 @@ def test_these_are_all_examples() -> None:
     assert all(f"(examples/{name}.yaml)" in readme for name in names)
 
 
-@pytest.mark.parametrize("kubernetes", KUBERNETES)
+@pytest.mark.parametrize("kubernetes", nightly_after(1, KUBERNETES[::-1]))
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_manifests_are_valid(name: str, kubernetes: str) -> None:
     assert complaints([example(name)], kubernetes) == []
