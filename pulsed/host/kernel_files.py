@@ -55,8 +55,12 @@ def read_pci_gpus(root: Path) -> tuple[PciGpu, ...] | None:
 
 
 def _is_gpu(device: Path) -> bool:
-    is_nvidia = text_of(device / "vendor") == _NVIDIA and text_of(device / "class")[:6] in _DISPLAY_CLASSES
-    return is_nvidia and not (device / "physfn").exists()  # a virtual function, for a guest
+    return is_display_controller(device) and not (device / "physfn").exists()  # a virtual function, for a guest
+
+
+def is_display_controller(device: Path) -> bool:
+    """Return whether a folder of a PCI device is of an NVIDIA GPU, or of a virtual function of one."""
+    return text_of(device / "vendor") == _NVIDIA and text_of(device / "class")[:6] in _DISPLAY_CLASSES
 
 
 def _gpu(root: Path, device: Path) -> PciGpu:
