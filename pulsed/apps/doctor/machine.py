@@ -7,13 +7,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pulsed.host.kernel_files import is_display_controller, text_of
 from pulsed.reader.kernel_log import KMSG, KernelLog
+from pulsed.regular_file import text_of
 
 NVML = "libnvidia-ml.so.1"
 
 _DRIVER = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]+)")
+_NVIDIA = "0x10de"
 _DCGM = frozenset({"dcgm-exporter", "nv-hostengine"})
+_DISPLAY = ("0x0300", "0x0302")  # PCI classes: VGA and 3D controllers
 _DEVICE_FILE = re.compile(r"nvidia\d+")
 
 
@@ -45,7 +47,10 @@ def inspect_machine(root: Path = Path("/"), library: str = NVML, kernel_log: str
     Args:
         kernel_log: path of the kernel log to read; empty for none.
     """
-    gpus_on_bus = sum(is_display_controller(device) for device in (root / "sys/bus/pci/devices").glob("*"))
+    gpus_on_bus = sum(
+        text_of(device / "vendor") == _NVIDIA and text_of(device / "class").startswith(_DISPLAY)
+        for device in (root / "sys/bus/pci/devices").glob("*")
+    )
     files = sorted(file.name for file in (root / "dev").glob("nvidia*") if _DEVICE_FILE.fullmatch(file.name))
     programs = {text_of(process / "comm") for process in (root / "proc").glob("[0-9]*")}
     return Machine(
