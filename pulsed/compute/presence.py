@@ -235,8 +235,15 @@ class PageHosts:
 
 
 def _whole_boards(tick: Tick) -> set[BoardKey]:
-    """Return the boards that a tick shows as not partitioned."""
-    return {row.device.entity.board for row in tick.gpus if row.reading[_MIG_MODE] == 0.0}
+    """Return the boards that a tick shows as not partitioned: by their MIG mode; where that is unknown, by owners of a
+    board itself while none of its instances is listed."""
+    divided = {row.device.entity.board for row in tick.gpus if row.device.entity.kind == "mig"}
+    return {
+        row.device.entity.board
+        for row in tick.gpus
+        if row.reading[_MIG_MODE] == 0.0
+        or (row.reading[_MIG_MODE] is None and row.owners and row.device.entity.board not in divided)
+    }
 
 
 def _is_divided(board: Entity, devices: Iterable[Device]) -> bool:

@@ -13,6 +13,7 @@ from pulsed.compute.presence import KEPT, ExpectedGpu, PageHosts
 from pulsed.compute.target_gpus import Tracker
 from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.owner import Owner, Ownership
 from pulsed.model.result import Removal
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, Reading
@@ -114,6 +115,16 @@ def test_an_instance_lasts_while_nothing_shows_that_it_is_gone(
     ticks: list[tuple[float, float, Sequence[Device]]], lasting: list[str]
 ) -> None:
     assert lasting_parts(*ticks) == lasting
+
+
+@pytest.mark.parametrize(("mode", "lasting"), [(None, []), (1.0, ["0"])], ids=["unknown", "partitioned"])
+def test_a_board_with_owners_of_its_own_is_not_partitioned(mode: float | None, lasting: list[str]) -> None:
+    layer, job = ComputeLayer(GpuTable()), Ownership((Owner("slurm_job", "1"),))
+    layer.compute(in_mode(mode, PARTS[0], clock=1.0))
+    tick = in_mode(mode, clock=2.0)
+    tick.gpus[0].ownership = job
+    layer.compute(tick)
+    assert [row.device.entity.mig_id for row in tick.gpus if not row.is_listed] == lasting
 
 
 def test_pages_of_other_hosts_in_turns_are_a_balanced_address() -> None:

@@ -24,7 +24,7 @@ from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.account import FREE, LEAKED, RAISED, Accounts, OwnerAccount, OwnerEvent
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.activity import Extremes
-from pulsed.owners.accounting.board_energy import BoardEnergyDivision
+from pulsed.owners.accounting.board_energy import divide_board_energy
 from pulsed.owners.accounting.counter_vector import EMPTY, increase, observed
 from pulsed.owners.accounting.free_time import FreeTime
 from pulsed.owners.accounting.owner_roster import UNKNOWN_SECONDS, OwnerChange, OwnerRoster
@@ -114,7 +114,6 @@ class OwnerAccounting:
         self._views: dict[str, _TargetView] = {}
         self._gpus: dict[GpuKey, AccountedGpu] = {}
         self._free = FreeTime()
-        self._board_energy = BoardEnergyDivision()
         self._on_end = on_end
         self._owners = OwnerRoster(self._gpus, ended_at, on_end, on_return)
 
@@ -142,7 +141,7 @@ class OwnerAccounting:
                         gpu.continue_change(rows[key])
                     gpu.row = rows[key]
         if any(row.is_split for row in tick.gpus):
-            self._board_energy.add_sample(tick, view.gpus.values())
+            divide_board_energy(tick, view.gpus)
         for gpu in view.owned:
             gpu.add_extremes(tick)
         for gpu in view.held:
@@ -274,16 +273,18 @@ class OwnerAccounting:
         unnamed: dict[GpuKey, AccountedGpu] = {}
         for row in tick.gpus:
             key = row.device.entity.key
-            if not row.is_listed or row.is_split or key in gpus:
+            if not row.is_listed or key in gpus:
                 continue
-            if self._keeps_owners(key, row, tick):
+            if not row.is_split and self._keeps_owners(key, row, tick):
                 self._hold(self._gpus[key], self._views.get(self._gpus[key].target, view))
                 unnamed[key] = self._claim(key, row, tick)
                 continue
             gpu = self._claim(key, row, tick)
             gpus[key] = gpu
-            owners = self._accounts((LEAKED,) if key in view.leaked else row.owners or (), key, tick)
-            self._move(gpu, tick, row, owners, self._accounts(row.ownership.passing, key, tick))
+            owners, passing = ((LEAKED,) if key in view.leaked else row.owners or ()), row.ownership.passing
+            if row.is_split:  # its instances have the owners
+                owners = passing = ()
+            self._move(gpu, tick, row, self._accounts(owners, key, tick), self._accounts(passing, key, tick))
         held: dict[GpuKey, AccountedGpu] = {}
         for key, gpu in (view.gpus | unnamed).items():
             if key not in gpus:
@@ -352,6 +353,8 @@ class OwnerAccounting:
         left, gpu.missed = gpu.missed or tick, None
         follows = counted is not None and gpu.base is not None and counted.created == now.created
         if follows and set(owners) == set(before) and not passing:
+            if row.is_split and last is not None:
+                gpu.close(*last)  # from here on its energy is divided
             if gpu.unsettled:
                 gpu.continue_change(row)
             gpu.row = row
@@ -360,7 +363,8 @@ class OwnerAccounting:
             gpu.close(*last)
         gpu.row = row
         gained = increase(counted, now) if follows and counted is not None else EMPTY
-        gpu.begin_change(owners, passing, gained, is_page=tick.raw.layout.dialect == "exporter")
+        is_page = tick.raw.layout.dialect == "exporter" and not row.is_split
+        gpu.begin_change(owners, passing, gained, is_page=is_page)
         gpu.start(now, row.reading)
         gpu.observed = observed(now.values)
         for account in before:

@@ -38,6 +38,23 @@ class BoardEnergy(NamedTuple):
 NO_ENERGY = BoardEnergy()
 
 
+class Boundary(NamedTuple):
+    """A sample of the time around a change of owners.
+
+    Attributes:
+        stayed: owners that had the GPU before and after it.
+        changed: the others.
+        counters: the increase over the sample.
+    """
+
+    stayed: Accounts = ()
+    changed: Accounts = ()
+    counters: CounterVector = EMPTY
+
+
+NO_BOUNDARY = Boundary()
+
+
 class GpuPart(NamedTuple):
     """The part of a GPU that is an account's.
 
@@ -75,6 +92,7 @@ class AccountedGpu:
         unsettled: how often the values of its page must change until they are certainly of the present owners alone.
         unsettled_seconds: observed since it is unsettled and the values of its page have changed.
         changed: owners that got or lost it in the newest changes, while it is unsettled; without those that had ended.
+        boundary: the newest sample of the time around a change.
         board_energy: of a MIG instance: the energy of its board, and its share, since the start of the segment.
         free: its counters over the time without an owner, and the shares of changes of owners.
         departed: owners that lost it in the newest change of owners, and the Unix time of the tick with that change.
@@ -98,6 +116,7 @@ class AccountedGpu:
     unsettled: int = 0
     unsettled_seconds: float = 0.0
     changed: Accounts = ()
+    boundary: Boundary = NO_BOUNDARY
     board_energy: BoardEnergy = NO_ENERGY
     free: CounterVector = EMPTY
     departed: Accounts = ()
@@ -137,7 +156,7 @@ class AccountedGpu:
             self.parts = parts
         seen = observed(result.counters.values)
         seconds, self.observed = seen - self.observed, seen
-        ratio, seen_memory = result.real_utilization.ratio, reading
+        ratio, seen_memory = result.real_utilization.ratio.value, reading
         if seconds > 0.0:
             self.moments.add_sample(reading, result, seconds)
             if None not in [use.memory_bytes for use in uses]:
@@ -189,13 +208,25 @@ class AccountedGpu:
         self.base, self.violations, self.last = base, _violations(reading), (base, reading)
         self.board_energy = NO_ENERGY
 
-    def add_board_energy(self, joules: float, share: float, seconds: float) -> None:
-        """Add the energy of its board over a sample, and its share, 0..1, unless these are of a change of owners."""
-        if self.base is not self.row.result.counters and not self.unsettled:
+    def add_board_energy(self, joules: float, share: float, seconds: float) -> float:
+        """Add the energy of its board over a sample, and its share, 0..1; return the joules that are charged."""
+        if self.base is not self.row.result.counters:
             before = self.board_energy
             self.board_energy = BoardEnergy(
                 before.joules + joules, before.share + joules * share, before.seconds + seconds
             )
+            return joules * share
+        stayed, changed, counters = self.boundary
+        if not observed(counters):  # its first sample
+            return 0.0
+        at_most, by_slices = (energy_of(counters, each, seconds) for each in (joules, joules * share))
+        owners = len(stayed) + len(changed)
+        for account in (*stayed, *changed):
+            of_owner = EMPTY if account in changed else scaled(by_slices, 1.0 / owners)
+            account.on(self.device).charge_board_energy(of_owner, at_most)
+        self._charge_free(by_slices)
+        self.boundary = NO_BOUNDARY
+        return joules * share
 
     def close(self, last: CounterSnapshot, reading: Reading) -> None:
         """Charge the segment up to a snapshot, from which it continues."""
@@ -273,15 +304,22 @@ class AccountedGpu:
         Owners that have the GPU before and after it share it equally. Others only raise their upper bound: their shares
         are charged to no owner.
         """
-        either = dict.fromkeys((*owners, *self.changed))
-        if not either or self.changed:
-            self.free = added(self.free, scaled(counters, len(self.changed) / len(either) if either else 1.0))
-        for account in either:
+        stayed = tuple(dict.fromkeys([account for account in owners if account not in self.changed]))
+        self.boundary = Boundary(stayed, self.changed, counters)
+        for account in self.changed:
             on_gpu = account.on(self.device)
-            if account in self.changed:
-                on_gpu.boundary = added(on_gpu.boundary, counters)
-            else:
-                on_gpu.charge(counters, len(either), 1.0 / len(either))
+            on_gpu.boundary = added(on_gpu.boundary, counters)
+        sharers = len(stayed) + len(self.changed)
+        for account in stayed:
+            account.on(self.device).charge(counters, sharers, 1.0 / sharers)
+        self._charge_free(counters)
+
+    def _charge_free(self, counters: CounterVector) -> None:
+        """Charge the shares of owners that a boundary has changed, or all of it without any owner, to no owner."""
+        stayed, changed, _ = self.boundary
+        if changed or not stayed:
+            share = len(changed) / (len(stayed) + len(changed)) if changed else 1.0
+            self.free = added(self.free, scaled(counters, share))
 
 
 _violations = itemgetter(*(POSITION[name] for name in VIOLATIONS))

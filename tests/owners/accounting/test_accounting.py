@@ -16,9 +16,10 @@ from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, OwnerUse, pod
+from pulsed.model.raw_tick import Dialect
 from pulsed.model.tick import Tick
-from pulsed.model.vocabulary import NOTHING, Reading
-from pulsed.owners.accounting import MAX_ABSENT_GPUS, SILENT_SECONDS, OwnerAccounting
+from pulsed.model.vocabulary import CLASSES, NOTHING, Reading
+from pulsed.owners.accounting import SILENT_SECONDS, OwnerAccounting
 from pulsed.owners.accounting.account import OTHER, OwnerAccount
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
@@ -250,6 +251,38 @@ def test_the_energy_of_a_board_is_divided_among_its_instances_in_use() -> None:
     assert load_account(dump_account(node.running(C))).gpus[SMALL.entity.key].estimated_joules == 500.0
 
 
+@pytest.mark.parametrize("dialect", ["dmon", "exporter"])
+@pytest.mark.parametrize("before", [(A,), ()])
+@pytest.mark.parametrize("between", [(C,), ()])
+def test_energy_of_a_board_that_is_split_for_a_time_is_charged_once(
+    before: Owners, between: Owners, dialect: Dialect
+) -> None:
+    node = Node(dialect=dialect)
+    for clock in range(30):
+        if clock < 10 or clock >= 20:
+            node.sees((before, WORKS._replace(sm_active_ratio=clock / 100)), devices=(BOARD,))
+        else:
+            instance = WORKS._replace(sm_active_ratio=clock / 100, power_watts=None)
+            node.sees(((), WORKS), ((B,), instance), (between, instance), devices=(BOARD, LARGE, SMALL))
+    free = node.accounting.free()
+    accounts = [*node.ended, *node.accounting.running, *([free] if free is not None else [])]
+    joules = sum(seconds(account, "estimate", "class_energy_joules", name) for account in accounts for name in CLASSES)
+    assert isclose(joules, 29 * 500.0)
+
+
+def test_the_bound_of_an_owner_of_an_instance_has_the_energy_around_changes() -> None:
+    node = Node(dialect="exporter")
+    for clock in range(9):
+        owners: Owners = (B,) if 3 <= clock < 6 else ()
+        node.sees(((), WORKS), (owners, WORKS._replace(power_watts=None)), devices=(BOARD, LARGE))
+    (account,) = node.ended
+    low, high = (
+        sum(seconds(account, part, "class_energy_joules", name) for name in CLASSES) for part in ("estimate", "upper")
+    )
+    assert (low, high) == (0.0, 500.0 * seconds(account, "upper"))
+    assert high >= 4 * 500.0
+
+
 def test_energy_of_a_board_that_is_not_known_is_not_divided() -> None:
     node, devices = Node(), (BOARD, LARGE)
     silent = WORKS._replace(power_watts=None)
@@ -465,13 +498,14 @@ def test_an_owner_of_a_gpu_that_is_forgotten_has_ended() -> None:
     assert (node.ended, account.end) == ([account], DAY + 3)
 
 
-def test_gpus_that_are_others_in_each_tick_are_not_kept() -> None:
+def test_gpus_that_are_others_in_each_tick_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pulsed.owners.accounting.MAX_ABSENT_GPUS", 8)
     node = Node()
-    for number in range(2 * MAX_ABSENT_GPUS):
+    for number in range(30):
         node.sees(((), RESTS), devices=(Device(Entity("gpu", "0", f"GPU-other-{number}")),))
     gc.collect()
     kept = [each for each in gc.get_objects() if isinstance(each, AccountedGpu)]
-    assert len([each for each in kept if each.device.entity.uuid.startswith("GPU-other-")]) <= MAX_ABSENT_GPUS + 2
+    assert len([each for each in kept if each.device.entity.uuid.startswith("GPU-other-")]) <= 8 + 2
 
 
 def test_an_owner_outlives_a_silence_of_its_target() -> None:
