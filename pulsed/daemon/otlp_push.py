@@ -50,15 +50,8 @@ class OtlpPush(Feature):
 
     def metrics(self, now: Monotonic) -> Iterator[Metric]:
         """Yield the families of sent samples."""
-        if (samples := self.samples) is None:
-            return
-        for name, help, count in (
-            ("pulsed_push_samples", "Samples accepted by the receiver", samples["sent"]),
-            ("pulsed_push_dropped_samples", "Samples that were not delivered after retries", samples["dropped"]),
-        ):
-            family = CounterMetricFamily(name, help, labels=["protocol"])
-            family.add_metric(["otlp"], count)
-            yield family
+        if self.samples is not None:
+            yield from push_families(self.samples)
 
     async def run(self) -> None:
         """Send until cancelled, or until the configuration has no receiver."""
@@ -115,3 +108,14 @@ class OtlpPush(Feature):
     def _count_refused(self, samples: int) -> None:
         """Count samples that an answer of success refuses."""
         self._refused += samples
+
+
+def push_families(samples: Counter[str]) -> Iterator[Metric]:
+    """Yield the families of sent samples."""
+    for name, help, count in (
+        ("pulsed_push_samples", "Samples accepted by the receiver", samples["sent"]),
+        ("pulsed_push_dropped_samples", "Samples that were not delivered after retries", samples["dropped"]),
+    ):
+        family = CounterMetricFamily(name, help, labels=["protocol"])
+        family.add_metric(["otlp"], count)
+        yield family
