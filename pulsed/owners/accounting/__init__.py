@@ -349,7 +349,7 @@ class OwnerAccounting:
         gpu.device = device
         if gpu.is_known and (view := self._views.get(gpu.target)) is not None and view.tick is not tick:
             gpu.known_at = view.tick.now
-        gpu.is_known = row.owners is not None
+        gpu.is_known = row.owners is not None or (bool(before) and _is_freed(row))
         left, gpu.missed = gpu.missed or tick, None
         follows = counted is not None and gpu.base is not None and counted.created == now.created
         if follows and set(owners) == set(before) and not passing:
