@@ -109,7 +109,7 @@ def test_real_utilization_and_mfu_come_from_the_counters() -> None:
             assert reading.sm_active_ratio == pytest.approx(level)
             assert (reading.tensor_active_ratio, reading.fp64_active_ratio) == pytest.approx((level / 2, level / 4))
             expected = 0.35 * level + 0.35 * level / 2 + 0.20 * 0.2 + 0.10 * 1.0
-            assert result.real_utilization.ratio == pytest.approx(expected)
+            assert result.real_utilization.ratio.value == pytest.approx(expected)
         else:
             assert reading.sm_active_ratio == 0.0, "there is no sample before"
 

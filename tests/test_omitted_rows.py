@@ -98,7 +98,7 @@ def test_gaps_of_a_mig_instance_end_no_job_and_no_partitioning() -> None:
         tick = daemon.poll(board(0, poll) + "".join(instance(number, pods.get(number, "")) for number in shown))
         result = tick.gpus[0].result
         assert result.mig_unpartitioned == 0.0
-        assert result.real_utilization.lower <= 3 * 0.65 / 7 + 1e-6 <= result.real_utilization.upper + 0.02
+        assert result.real_utilization.ratio.low <= 3 * 0.65 / 7 + 1e-6 <= result.real_utilization.ratio.high + 0.02
     accounts = [account_document(account, "n") for account in daemon.accounting.running]
     (mine,) = [each for each in accounts if each["owner"]["name"] == "a2"]
     assert (mine["state"], mine["elapsed_seconds"]) == ("running", 99 * INTERVAL)

@@ -250,7 +250,7 @@ def samples(record: Path) -> list[Sample]:
         for device, reading, result in [(row.device, row.reading, row.result) for row in tick.gpus]:
             if device.whole and device.entity.gpu == "0":
                 numbers = {name: reading[position] for name, position in POSITION.items()}
-                numbers |= {RU: result.real_utilization.ratio, MFU: mfu_ratio(reading, result)}
+                numbers |= {RU: result.real_utilization.ratio.value, MFU: mfu_ratio(reading, result)}
                 begun = tick.time - tick.interval
                 found.append(Sample(begun, tick.time, result.workload.raw_class, numbers, device.model))
 

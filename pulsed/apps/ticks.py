@@ -199,7 +199,7 @@ def _is_done(target: Target) -> bool:
     if target.tick is None or not target.up or target.samples >= MAX_TICKS:
         return True
     if target.kind == "dcgmi":  # a live dcgmi has activity from its second or third tick on
-        return any(row.result.real_utilization.ratio is not None for row in target.tick.gpus)
+        return any(row.result.real_utilization.ratio.value is not None for row in target.tick.gpus)
     if target.kind == "exporter" and not target.tick.gpus:
         return True
     if target.kind == "nvml":  # profiling counters are differences of two samples

@@ -19,6 +19,7 @@ from pulsed.compute.class_table import VARIABLES, ClassRule, ClassThresholds, Co
 from pulsed.compute.products import PCIE_BYTES_PER_SECOND, ChipToChipLink, memory_bandwidth_of
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.gpu import Device
+from pulsed.model.interval import Interval, between, exactly
 from pulsed.model.result import Bounds, Inputs, Workload
 from pulsed.model.vocabulary import CLASSES, UNKNOWN, Reading
 
@@ -48,7 +49,7 @@ def traffic(
     settings: ComputeSettings,
     link: ChipToChipLink | None,
     rounding: float = 0.0,
-) -> tuple[float, float]:
+) -> Interval:
     """Bound the largest direction of PCIe and the chip-to-chip link, bytes/s.
 
     A part of a GPU has no such traffic: exactly 0. Traffic reads or writes device memory, or a kernel causes it: where
@@ -62,7 +63,7 @@ def traffic(
         rounding: how much higher a printed input may be.
     """
     if not device.whole:
-        return 0.0, 0.0
+        return exactly(0.0)
     sent = reading.pcie_transmit_bytes_per_second
     received = reading.pcie_receive_bytes_per_second
     low = max(sent or 0.0, received or 0.0)
@@ -72,19 +73,19 @@ def traffic(
         if copying is None:
             limit = math.inf
         elif copying >= settings.workload.thresholds.io_memory_utilization_ratio:
-            return math.inf, math.inf
+            return exactly(math.inf)
     elif limit == math.inf:
         limit = _hidden_traffic(device, reading, high, rounding)
     most = max(low, limit) if settings.missing == "bounds" else low
     if settings.workload.profile == "kempnerpulse":
-        return low, most
+        return between(low, most)
     sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
     if sent is None and received is None and link is None:
-        return low, most
+        return between(low, most)
     low = max(low, sent or 0.0, received or 0.0)
     if link is not None and (sent is None or received is None) and settings.missing == "bounds":
         most = max(most, link.limit(high.dram + rounding, high.graphics_engine + rounding))
-    return low, max(low, most)
+    return between(low, max(low, most))
 
 
 def _hidden_traffic(device: Device, reading: Reading, high: Inputs, rounding: float) -> float:
@@ -133,9 +134,7 @@ class Classifier:
         self._orders = tuple(self._order(VARIABLES.index(low), VARIABLES.index(high)) for low, high in ORDERED_INPUTS)
         self._remembered: dict[Box, Workload] = {}
 
-    def classify(
-        self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float], media: float = 0.0
-    ) -> Workload:
+    def classify(self, bounds: Bounds, real_utilization: Interval, io: Interval, media: float = 0.0) -> Workload:
         """Return the class that every filling-in of the missing inputs leads to, or the candidates.
 
         Real utilization is bounded on its own, though it follows from the inputs. That is sound, and with thresholds
@@ -149,17 +148,15 @@ class Classifier:
             workload = self._remembered[box] = _answer(self._candidates(box))
         return workload
 
-    def reached(
-        self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float], media: float = 0.0
-    ) -> list[ClassRule]:
+    def reached(self, bounds: Bounds, real_utilization: Interval, io: Interval, media: float = 0.0) -> list[ClassRule]:
         """Return the rules that a filling-in of the missing inputs leads to, in their order; as `classify` does."""
         return self._candidates(self._box(bounds, real_utilization, io, media))
 
-    def _box(self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float], media: float) -> Box:
-        low = tuple(map(bisect_right, self._cuts, (*bounds.low, real_utilization[0], io[0], media)))
-        if bounds.low is bounds.high and io[0] == io[1]:
+    def _box(self, bounds: Bounds, real_utilization: Interval, io: Interval, media: float) -> Box:
+        low = tuple(map(bisect_right, self._cuts, (*bounds.low, real_utilization.low, io.low, media)))
+        if bounds.low is bounds.high and io.low == io.high:
             return (low, low)
-        return (low, tuple(map(bisect_right, self._cuts, (*bounds.high, real_utilization[1], io[1], media))))
+        return (low, tuple(map(bisect_right, self._cuts, (*bounds.high, real_utilization.high, io.high, media))))
 
     def _compiled(self, condition: Condition, thresholds: ClassThresholds) -> _Comparison:
         position = VARIABLES.index(condition.variable)

@@ -19,6 +19,7 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import WORKLOAD
 from pulsed.model.gpu import Device
 from pulsed.model.health import STATES
+from pulsed.model.interval import Interval
 from pulsed.model.result import Bounds, RealUtilization, Result, Saturation, Workload
 from pulsed.model.vocabulary import QUANTITIES, Reading
 
@@ -118,7 +119,7 @@ class Deriver:
             self._saturators[device.model, device.whole] = saturator
         io = traffic(device, reading, bounds.high, settings, saturator.link, rounding)
         media = media_of(reading)
-        workload = self._classifier.classify(bounds, (utilization.lower, utilization.upper), io, media)
+        workload = self._classifier.classify(bounds, utilization.ratio, io, media)
         if workload.used is not True and has_other_work(device, reading, settings.workload.thresholds):
             workload = replace(workload, has_other_work=True)
         return utilization, workload, saturator.saturation(reading, bounds)
@@ -128,9 +129,9 @@ class Deriver:
         device: Device,
         reading: Reading,
         bounds: Bounds,
-        utilization: tuple[float, float],
+        utilization: Interval,
         rounding: float = 0.0,
-    ) -> tuple[list[ClassRule], tuple[float, float]]:
+    ) -> tuple[list[ClassRule], Interval]:
         """Return the rules of the class table that the bounds of the inputs and of the real utilization allow, and the
         bounds of the traffic, bytes/s."""
         link = c2c_of(device.model) if device.whole else None

@@ -107,7 +107,7 @@ class ComputeLayer:
             counters = state.counters = Accumulator(state.time)
         if state.decision.kind == "gap" and state.cycles.measured.is_new:
             self._count_gap(state, counters, row.owners, state.cycles.measured.of_gap(reading))
-        self._count(state, counters, row, utilization.ratio, workload)
+        self._count(state, counters, row, utilization.ratio.value, workload)
         health = self.table.health_of(state.board)
         return Result(
             utilization,
@@ -180,7 +180,7 @@ class ComputeLayer:
         if settings.missing == "zero":
             return  # what the cycle counters do not have would count as idle
         utilization, workload, _ = deriver.derive(state.device, reading, deriver.bounds(reading))
-        counters.add(settings, state.decision.elapsed, owners, reading, utilization.ratio, workload)
+        counters.add(settings, state.decision.elapsed, owners, reading, utilization.ratio.value, workload)
 
     def _without_values(self, state: GpuState) -> Result:
         """Return what remains of a GPU without a sample: its health and its counters."""

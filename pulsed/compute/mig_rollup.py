@@ -13,22 +13,13 @@ from operator import mul
 from typing import NamedTuple
 
 from pulsed.model.gpu import Device, is_product, product_name
+from pulsed.model.interval import Interval, between, exactly
 from pulsed.model.result import Bounds, Inputs
 from pulsed.model.vocabulary import Reading
 
 
-class Share(NamedTuple):
-    """Bounds of the share of a board, 0..1."""
-
-    low: float
-    high: float
-
-
-EVERYTHING = Share(0.0, 1.0)
-
-
 class InstanceShares(NamedTuple):
-    """The part of a board that an instance has.
+    """The part of a board that an instance has, 0..1.
 
     Attributes:
         compute: of the SMs, with their pipes and the engine in front of them.
@@ -36,14 +27,14 @@ class InstanceShares(NamedTuple):
         slices: its compute slices; None if the profile is unknown.
     """
 
-    compute: Share
-    memory: Share
+    compute: Interval
+    memory: Interval
     slices: int | None
 
 
-ALL = Share(1.0, 1.0)
+ALL = exactly(1.0)
 
-UNKNOWN_PROFILE = InstanceShares(EVERYTHING, EVERYTHING, None)
+UNKNOWN_PROFILE = InstanceShares(between(0.0, 1.0), between(0.0, 1.0), None)
 
 
 class Partitioning(NamedTuple):
@@ -147,12 +138,12 @@ def shares_of(profile: str, model: str) -> InstanceShares:
     low = high if slices == row.compute_slices else slices / row.max_slices
     if row.by_memory and slices == 1:
         low = max(low, _MIN_SMS_PER_MEMORY * memory.low)
-    return InstanceShares(Share(low, high), memory, slices)
+    return InstanceShares(between(low, high), memory, slices)
 
 
-def _memory_share(row: Partitioning, slices: int, gigabytes: int, model: str) -> Share:
+def _memory_share(row: Partitioning, slices: int, gigabytes: int, model: str) -> Interval:
     if row.memory_slices == row.compute_slices:
-        return Share(slices / row.memory_slices, slices / row.memory_slices)
+        return exactly(slices / row.memory_slices)
     fewest, most = _MEMORY_SLICES.get(slices, (slices, row.memory_slices))
     board = _board_gigabytes(model)
     if board is not None and fewest < most:
@@ -161,7 +152,7 @@ def _memory_share(row: Partitioning, slices: int, gigabytes: int, model: str) ->
         fitting = [number for number in range(fewest, most + 1) if abs(by_size - number) < 0.25]
         if fitting:
             fewest = most = fitting[0]
-    return Share(fewest / row.memory_slices, most / row.memory_slices)
+    return between(fewest / row.memory_slices, most / row.memory_slices)
 
 
 def _board_gigabytes(model: str) -> int | None:
@@ -218,10 +209,10 @@ class _WeightedSum:
 
     __slots__ = ("_all_fit", "_highs", "_left", "_lows", "_more")
 
-    def __init__(self, shares: Sequence[Share]) -> None:
+    def __init__(self, shares: Sequence[Interval]) -> None:
         self._lows = tuple(share.low for share in shares)
         self._highs = tuple(share.high for share in shares)
-        self._more = tuple(share.high - share.low for share in shares)
+        self._more = tuple(share.width for share in shares)
         self._left = 1.0 - sum(self._lows)
         self._all_fit = sum(self._highs) <= 1.0 + _ROUNDING
 
@@ -259,9 +250,9 @@ def narrowed(own: Bounds, rolled_up: Bounds) -> Bounds:
     return Bounds(Inputs._make(lows), Inputs._make(highs))
 
 
-def _fitted(shares: Sequence[Share]) -> tuple[Share, ...]:
+def _fitted(shares: Sequence[Interval]) -> tuple[Interval, ...]:
     """Return the shares without what the others' lowest shares leave no room for."""
     total = sum(share.low for share in shares)
     if total > 1.0:  # more than a board: a mixture of two partitionings, or compute instances
-        return tuple(Share(0.0, share.high) for share in shares)
-    return tuple(Share(share.low, min(share.high, 1.0 - total + share.low)) for share in shares)
+        return tuple(between(0.0, share.high) for share in shares)
+    return tuple(between(share.low, min(share.high, 1.0 - total + share.low)) for share in shares)

@@ -11,6 +11,7 @@ from operator import attrgetter
 from pulsed.compute.activity import INPUT_QUANTITIES, PERCENT_ROUNDING
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
 from pulsed.compute.settings import ComputeSettings, Weights
+from pulsed.model.interval import Interval, exactly
 from pulsed.model.result import Bounds, Inputs, RealUtilization
 from pulsed.model.vocabulary import Reading
 
@@ -47,7 +48,7 @@ def real_utilization(reading: Reading, bounds: Bounds, weights: Weights, setting
         and reading.dram_active_ratio is not None
         and reading.graphics_engine_active_ratio is not None
     ):
-        return RealUtilization(lower, lower, lower, 1.0, ())
+        return RealUtilization(exactly(lower), 1.0)
     upper = _weighted(weights, bounds.high)
     ratio, coverage, missing = _mean_of_present(reading, bounds, weights)
     if settings.missing == "zero":
@@ -56,7 +57,7 @@ def real_utilization(reading: Reading, bounds: Bounds, weights: Weights, setting
         ratio = min(max(ratio, lower), upper)
     else:
         ratio = lower if upper - lower <= SETTLED else None
-    return RealUtilization(ratio, lower, upper, coverage, missing)
+    return RealUtilization(Interval(lower, ratio, upper, missing), coverage)
 
 
 def _weighted(weights: Weights, inputs: Inputs) -> float:
@@ -105,7 +106,7 @@ REAL_UTILIZATION = DerivedResult(
             name="real_utilization_ratio",
             help="Share of the GPU that does real work: weighted mean of SM, tensor, DRAM and graphics engine activity;"
             " absent while too few of them are known and the bounds differ",
-            get=lambda reading, result: result.real_utilization.ratio,
+            get=lambda reading, result: result.real_utilization.ratio.value,
             json="real_utilization.ratio",
         ),
         DerivedVector(
@@ -113,7 +114,7 @@ REAL_UTILIZATION = DerivedResult(
             help="Bounds of real utilization, given the missing inputs",
             label="bound",
             keys=("lower", "upper"),
-            get=lambda reading, result: (result.real_utilization.lower, result.real_utilization.upper),
+            get=lambda reading, result: (result.real_utilization.ratio.low, result.real_utilization.ratio.high),
             json="real_utilization.{}",
             csv="real_utilization_{}_ratio",
             always=True,
@@ -135,7 +136,7 @@ REAL_UTILIZATION = DerivedResult(
             json="real_utilization.missing_inputs",
             help="Inputs that have a weight and no value",
             kind="names",
-            get=lambda reading, result: result.real_utilization.missing,
+            get=lambda reading, result: result.real_utilization.ratio.missing,
         ),
         DerivedNumber(
             name="mig_unpartitioned_ratio",

@@ -18,6 +18,7 @@ from typing import Final
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedResult, DerivedState, DerivedVector
 from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of, c2c_of, nvlink_of, tensor_peak_of
+from pulsed.model.interval import Interval
 from pulsed.model.result import Bounds, Result, Saturation
 from pulsed.model.vocabulary import Reading, Value
 
@@ -110,7 +111,8 @@ class Saturator:
             limiting = RESOURCES[resources.index(ratio)]
         elif upper == 0.0:
             limiting = NONE
-        return Saturation(ratio, lower, upper, limiting, resources, compute, dram, missing, self._tensor_clock)
+        interval = Interval(lower, ratio, upper, missing)
+        return Saturation(interval, limiting, resources, compute, dram, self._tensor_clock)
 
     def _pcie(self, reading: Reading) -> Value:
         transmit = reading.pcie_transmit_bytes_per_second
@@ -210,7 +212,7 @@ SATURATION: Final = DerivedResult(
         DerivedNumber(
             name="saturation_ratio",
             help="Largest resource_saturation_ratio; absent while too few resources are known",
-            get=lambda reading, result: result.saturation.ratio,
+            get=lambda reading, result: result.saturation.ratio.value,
             json="saturation.ratio",
         ),
         DerivedVector(
@@ -218,7 +220,7 @@ SATURATION: Final = DerivedResult(
             help="Bounds of the saturation, given the missing inputs",
             label="bound",
             keys=("lower", "upper"),
-            get=lambda reading, result: (result.saturation.lower, result.saturation.upper),
+            get=lambda reading, result: (result.saturation.ratio.low, result.saturation.ratio.high),
             json="saturation.{}",
             always=True,
         ),
@@ -259,7 +261,7 @@ SATURATION: Final = DerivedResult(
             json="saturation.missing",
             help="Resources that this GPU has and that are not known",
             kind="names",
-            get=lambda reading, result: result.saturation.missing,
+            get=lambda reading, result: result.saturation.ratio.missing,
         ),
     ),
 )

@@ -8,7 +8,7 @@ import base64
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -212,6 +212,32 @@ class ClientTls:
             raise BadTlsFiles(self.files, error.strerror or str(error)) from error
         self._context = context
         return context
+
+
+def unusable_files(
+    secrets: Mapping[str, Callable[[], object]],
+    ca_file: str | None,
+    cert_file: str | None = None,
+    key_file: str | None = None,
+    advice: str = "name PEM files that belong together",
+) -> Iterator[tuple[str, str]]:
+    """Yield the keys of a configuration whose files cannot be used, why, and what to do.
+
+    Args:
+        secrets: by key, reads the file of a secret.
+        advice: what to do about files of TLS.
+    """
+    for key, read in secrets.items():
+        try:
+            read()
+        except BadCredentials as error:
+            yield key, f"{error}; name a file that pulsed's user may read"
+    for key, files in (("ca_file", (ca_file,)), ("cert_file", (None, cert_file, key_file))):
+        try:
+            if any(files):
+                ClientTls(*[file or "" for file in files]).context()
+        except BadTlsFiles as error:
+            yield key, f"{error.files} cannot be used: {error.reason}; {advice}"
 
 
 @contextlib.contextmanager

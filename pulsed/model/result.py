@@ -10,6 +10,7 @@ from pulsed.model.clocks import Unix
 from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.gpu import Device
 from pulsed.model.health import NOT_EVALUATED, Health
+from pulsed.model.interval import Interval, between
 from pulsed.model.vocabulary import UNKNOWN, Value
 
 
@@ -38,26 +39,21 @@ class Saturation(NamedTuple):
 
     Attributes:
         ratio: the largest of the known `resources`, when that means something: at least memory and one compute pipe are
-            known, or nothing that is missing can be nearer its limit.
-        lower: no lower than this, whatever is missing; never None.
-        upper: no higher than this, by the physics of `compute.activity`; never None.
+            known, or nothing that is missing can be nearer its limit. Missing are the resources that this device has
+            and that are not known; the upper bound follows from the physics of `compute.activity`.
         limiting_resource: the name of the largest, the first of `RESOURCES` if several are equal; `none` when nothing
             can be above 0, `unknown` when there is no ratio, or it is 0 and what is missing may be more.
         resources: one per `RESOURCES`: activity over practical peak.
         compute: the largest known pipe.
         memory: device memory.
-        missing: the resources that this device has and that are not known.
         tensor_clock_hertz: the SM clock of the data sheet's tensor peak; None if the product's is not known.
     """
 
-    ratio: Value
-    lower: float
-    upper: float
+    ratio: Interval
     limiting_resource: str
     resources: tuple[Value, ...]
     compute: Value
     memory: Value
-    missing: tuple[str, ...]
     tensor_clock_hertz: Value = None
 
 
@@ -65,18 +61,12 @@ class RealUtilization(NamedTuple):
     """How much of a GPU does real work.
 
     Attributes:
-        ratio: 0..1; None when too few inputs are present to name a number.
-        lower: no lower than this, whatever the missing inputs are, 0..1.
-        upper: no higher than this, 0..1.
+        ratio: 0..1; missing are the canonical names of inputs that have a weight.
         coverage: share of the weights whose input is present, 0..1.
-        missing: canonical names of the weighted inputs that are missing.
     """
 
-    ratio: float | None
-    lower: float
-    upper: float
+    ratio: Interval
     coverage: float
-    missing: tuple[str, ...]
 
 
 Use = Literal["unknown", "busy", "held", "free", "idle"]
@@ -184,9 +174,9 @@ class Result(NamedTuple):
 
 
 NOT_COMPUTED = Result(
-    RealUtilization(None, 0.0, 1.0, 0.0, ()),
+    RealUtilization(between(0.0, 1.0), 0.0),
     Workload(UNKNOWN, UNKNOWN),
-    Saturation(None, 0.0, 1.0, UNKNOWN, (), None, None, ()),
+    Saturation(between(0.0, 1.0), UNKNOWN, (), None, None),
 )
 """Of a row that compute has not filled."""
 

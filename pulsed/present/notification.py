@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pulsed.config.settings import ListKind, Problem, Settings, setting, without
 from pulsed.config.values import Duration, FileName, PositiveCount, SecretFileName, not_empty, one_of
 from pulsed.durations import HOUR
-from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, read_token
+from pulsed.http.credentials import BadCredentials, authorization, read_token, unusable_files
 from pulsed.json_text import duration_text, rfc3339
 from pulsed.model.gpu import node_of
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount, OwnerCondition
@@ -177,16 +177,8 @@ class WebhookSettings(Settings):
 
     def unusable(self) -> Iterator[Problem]:
         """Yield files that cannot be read."""
-        for key, read in (("url_file", self.current_url), ("bearer_token_file", self.authorization)):
-            try:
-                read()
-            except BadCredentials as error:
-                yield key, f"{error}; name a file that pulsed's user may read"
-        try:
-            if self.ca_file is not None:
-                ClientTls(self.ca_file).context()
-        except BadTlsFiles as error:
-            yield "ca_file", f"{error.files} cannot be used: {error.reason}; name a PEM file"
+        secrets = {"url_file": self.current_url, "bearer_token_file": self.authorization}
+        yield from unusable_files(secrets, self.ca_file, advice="name a PEM file")
 
 
 @dataclass(frozen=True, slots=True)

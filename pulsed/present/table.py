@@ -71,10 +71,10 @@ def _number(name: str, format: Callable[[float], str]) -> Cell:
 
 
 def _real_utilization(match: Match) -> str:
-    utilization = match.result.real_utilization
-    point = "?" if utilization.ratio is None else f"{100 * utilization.ratio:.0f}%"
-    lower, upper = f"{100 * utilization.lower:.0f}", f"{100 * utilization.upper:.0f}"
-    return point if lower == upper and utilization.ratio is not None else f"{point} {lower}..{upper}"
+    ratio = match.result.real_utilization.ratio
+    point = "?" if ratio.value is None else f"{100 * ratio.value:.0f}%"
+    lower, upper = f"{100 * ratio.low:.0f}", f"{100 * ratio.high:.0f}"
+    return point if lower == upper and ratio.value is not None else f"{point} {lower}..{upper}"
 
 
 def _mig(match: Match) -> str:
@@ -143,7 +143,7 @@ def _missing_inputs(gpu_matches: list[Match]) -> Iterable[str]:
     groups: dict[tuple[str, ...], list[str]] = {}
     several = len({match.node for match in gpu_matches}) > 1
     for match in gpu_matches:
-        missing = match.result.real_utilization.missing
+        missing = match.result.real_utilization.ratio.missing
         if missing:
             name = match.device.entity.name
             groups.setdefault(missing, []).append(clean(f"{match.node}/{name}" if several else name))

@@ -16,6 +16,7 @@ from pulsed.compute.classifier import Classifier, traffic
 from pulsed.compute.products import c2c_of
 from pulsed.compute.settings import PRESETS, ComputeSettings, RealUtilizationSettings, Weights, WorkloadSettings
 from pulsed.model.gpu import Device
+from pulsed.model.interval import between, exactly
 from pulsed.model.result import Bounds, Inputs, Workload
 from pulsed.model.vocabulary import CLASSES, NOTHING, UNKNOWN, Reading, Value
 from tests.compute.readings import (
@@ -308,10 +309,10 @@ def test_traffic_is_the_largest_direction_or_what_the_missing_one_can_be(
     known = [value for ways in values.values() for value in ways]
     reading = Reading(dram_active_ratio=0.5, graphics_engine_active_ratio=0.25, **dict(zip(names, known, strict=True)))
     found = traffic(device, reading, bounds_of(reading).high, ComputeSettings(), c2c_of(device.model))
-    assert found == expected
+    assert (found.low, found.high) == expected
     low = max([value for value in known if value is not None]) if device.whole else 0.0
     settings = ComputeSettings("zero")
-    assert traffic(device, reading, bounds_of(reading).high, settings, c2c_of(device.model)) == (low, low)
+    assert traffic(device, reading, bounds_of(reading).high, settings, c2c_of(device.model)) == exactly(low)
 
 
 def test_custom_thresholds() -> None:
@@ -334,7 +335,9 @@ def test_both_rules_of_a_class_lead_to_one_candidate() -> None:
     reading = full(0.4, 0.0, 0.9, 1.0, fp64=0.0)._replace(dram_active_ratio=None)
     assert workload(reading).candidates == ("memory_bound", "memory_active", "mixed_or_moderate")
     noisy = Bounds(Inputs(0.4, 0.0, 0.55, 1.0, 0.0), Inputs(0.4, 0.0, 0.9, 1.0, 0.0))
-    assert Classifier(DEFAULT_THRESHOLDS).classify(noisy, (0.3, 0.5), (0.0, 0.0)) == Workload("memory_bound", "memory")
+    assert Classifier(DEFAULT_THRESHOLDS).classify(noisy, between(0.3, 0.5), exactly(0.0)) == Workload(
+        "memory_bound", "memory"
+    )
 
 
 def test_custom_weights_move_the_edge_of_idle() -> None:
@@ -355,7 +358,7 @@ def test_it_forgets_rather_than_grow(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def classified(sm: float) -> Workload:
         bounds = Bounds(Inputs(sm, 0.0, 0.0, 0.5, 0.0), Inputs(1.0, 0.2, 0.2, 1.0, 0.0))
-        return table.classify(bounds, (0.3, 0.4), (0.0, math.inf))
+        return table.classify(bounds, between(0.3, 0.4), between(0.0, math.inf))
 
     first, second = classified(0.0), classified(0.35)
     assert classified(0.0) is first
@@ -388,7 +391,7 @@ def test_cells_equal_a_walk_of_the_table(
             for condition in rule.conditions
         )
     )
-    result = Classifier(thresholds, profile).classify(Bounds(inputs, inputs), (values[5], values[5]), (io, io), media)
+    result = Classifier(thresholds, profile).classify(Bounds(inputs, inputs), exactly(values[5]), exactly(io), media)
     assert result == Workload(walked, BOTTLENECK[walked])
 
 
@@ -446,7 +449,7 @@ def test_inputs_that_contradict_physics_hide_no_class(
     reading = Reading(
         graphics_engine_active_ratio=engine, sm_active_ratio=sm, dram_active_ratio=dram, fp64_active_ratio=0.87
     )
-    found = Classifier(DEFAULT_THRESHOLDS).classify(bounds_of(reading), (0.0, 1.0), (0.0, 0.0))
+    found = Classifier(DEFAULT_THRESHOLDS).classify(bounds_of(reading), between(0.0, 1.0), exactly(0.0))
     assert found.candidates == ("tensor_heavy_compute", "tensor_compute", "fp64_hpc_compute", *more)
 
 

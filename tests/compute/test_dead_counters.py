@@ -81,7 +81,7 @@ def test_unified_memory_has_no_memory_counters(model: str) -> None:
     assert reading.nvlink_bandwidth_bytes_per_second is None
     assert anomalies_of(tick) == {}
     assert "memory_active" in tick.gpus[0].result.workload.candidates
-    assert bounds.upper == pytest.approx(0.9 + 0.005 + 0.05, abs=0.06), "DRAM may be active all the time"
+    assert bounds.ratio.high == pytest.approx(0.9 + 0.005 + 0.05, abs=0.06), "DRAM may be active all the time"
     device = Device(Entity("gpu", "0", "GPU-0"), model)
     assert not has_profiling(device)
     assert not has_quantity(device, "memory_used_bytes")
@@ -91,11 +91,11 @@ def test_unified_memory_has_no_memory_counters(model: str) -> None:
 def test_a_utilization_of_0_is_no_idle_gpu_while_power_rises() -> None:
     rests = SPARK._replace(gpu_utilization_ratio=0.0, power_watts=10.0, sm_clock_hertz=2.4e9)
     works = SPARK._replace(gpu_utilization_ratio=0.0, power_watts=37.0)
-    assert last_tick("NVIDIA GB10", [rests] * 5).gpus[0].result.real_utilization.upper < 1.0
+    assert last_tick("NVIDIA GB10", [rests] * 5).gpus[0].result.real_utilization.ratio.high < 1.0
     tick = last_tick("NVIDIA GB10", [*[rests] * 5, *[works] * 5])
     assert anomalies_of(tick) == {0: ("utilization_dead",)}
     assert tick.gpus[0].result.workload.used is None
-    assert tick.gpus[0].result.real_utilization.upper == 1.0
+    assert tick.gpus[0].result.real_utilization.ratio.high == 1.0
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_an_activity_of_0_on_a_product_without_a_profiler_is_no_idle_gpu() -> No
         graphics_engine_active_ratio=0.0, sm_active_ratio=0.0, dram_active_ratio=0.0, gpu_utilization_ratio=0.6
     )
     result = last_tick("NVIDIA GeForce RTX 3090", [relayed]).gpus[0].result
-    assert result.real_utilization.upper > 0.5
-    assert last_tick("NVIDIA A100-SXM4-80GB", [relayed]).gpus[0].result.real_utilization.upper < 0.5
+    assert result.real_utilization.ratio.high > 0.5
+    assert last_tick("NVIDIA A100-SXM4-80GB", [relayed]).gpus[0].result.real_utilization.ratio.high < 0.5
 
 
 def test_the_parts_of_one_gpu_prove_nothing_of_another() -> None:

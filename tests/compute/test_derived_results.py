@@ -24,7 +24,7 @@ def test_pcie_is_unknown_on_a_whole_gpu_and_absent_from_an_instance() -> None:
         result_of(reading, device=device) for device, reading in ((WHOLE, NOTHING), (INSTANCE, idle), (WHOLE, idle))
     ]
     assert [result.workload.raw_class for result in results] == ["unknown", "idle", "unknown"]
-    assert [result.real_utilization.ratio for result in results] == [None, 0.001, 0.001]
+    assert [result.real_utilization.ratio.value for result in results] == [None, 0.001, 0.001]
 
 
 IDLE_PAGE = """\
@@ -39,11 +39,11 @@ def test_bounds_that_are_one_number_are_the_value_whatever_the_coverage() -> Non
     """A page with NVML's time shares alone: an idle H100 was `? 0..0` and of unknown class."""
     tick = ComputeLayer(GpuTable()).compute(Translator().translate(page_tick(IDLE_PAGE)))
     idle, open_ended = results_of(tick)
-    assert idle.real_utilization.ratio == idle.real_utilization.lower == 0.0
-    assert idle.real_utilization.upper == pytest.approx(0.005)  # whole percents
+    assert idle.real_utilization.ratio.value == idle.real_utilization.ratio.low == 0.0
+    assert idle.real_utilization.ratio.high == pytest.approx(0.005)  # whole percents
     assert idle.real_utilization.coverage == 0.1
     assert (idle.workload.raw_class, idle.shown_class.workload_class) == ("idle", "idle")
-    assert open_ended.real_utilization.ratio is None
+    assert open_ended.real_utilization.ratio.value is None
     assert open_ended.workload.candidates == ("idle", "io_or_data_loading")
 
 

@@ -14,6 +14,7 @@ from pulsed.model.result import Result
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import WORKLOAD_CLASSES
 from pulsed.reader.exposition.parser import PageParser
+from tests.support.nightly import nightly_after
 from tests.support.ticks import anomalies_of, results_of
 
 START = 1767225600.0
@@ -89,7 +90,7 @@ class Node:
 # --- a hung job is work, not an implausible input
 
 
-@pytest.mark.parametrize("interval", [1.0, 15.0, 30.0])
+@pytest.mark.parametrize("interval", nightly_after(2, [30.0, 15.0, 1.0]))
 @pytest.mark.parametrize("hung", [HUNG, SPINNING], ids=["hung", "spinning"])
 @pytest.mark.parametrize("late", [0, 1, 2])
 def test_a_hung_job_stays_busy_whatever_power_it_had_before(hung: dict[str, float], late: int, interval: float) -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.compute import presence
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.presence import KEPT
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.compute.target_gpus import Tracker
 from pulsed.model.clocks import Monotonic, Unix
@@ -162,8 +162,9 @@ def test_a_gpu_that_is_named_twice_is_counted_once() -> None:
     assert [counted(tick, "observed_seconds", position=1) for tick in found] == [0.0, 1.0, 2.0]
 
 
-def test_what_is_remembered_is_bounded_and_the_longest_gone_is_forgotten_first() -> None:
-    many_devices = [Device(Entity("mig", "0", "GPU-0", str(number))) for number in range(KEPT + 2)]
+def test_what_is_remembered_is_bounded_and_the_longest_gone_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "KEPT", 8)
+    many_devices = [Device(Entity("mig", "0", "GPU-0", str(number))) for number in range(8 + 2)]
     computer = ComputeLayer(GpuTable())
 
     def see(device: Device, clock: float) -> float:
@@ -245,7 +246,7 @@ def test_a_square_wave_that_no_scraper_sees_is_counted() -> None:
         busy = counted(after, "real_utilization_seconds") - counted(before, "real_utilization_seconds")
         seconds = counted(after, "observed_seconds") - counted(before, "observed_seconds")
         assert busy / seconds == pytest.approx(0.3 * level, rel=1e-9)
-    assert {tick.gpus[0].result.real_utilization.ratio for tick in scraped} == {0.0}
+    assert {tick.gpus[0].result.real_utilization.ratio.value for tick in scraped} == {0.0}
 
 
 steps = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0, 3.5, -1.0, 600.0, -600.0]), st.floats(-5, 5))

@@ -59,12 +59,12 @@ def difference(result: Result) -> tuple[str, str] | None:
     """Return class and limiting resource if the bottleneck's own resources are clearly farther from their limits."""
     saturation, workload = result.saturation, result.workload
     own = OWN.get(workload.bottleneck)
-    if own is None or saturation.ratio is None or saturation.limiting_resource in own:
+    if own is None or saturation.ratio.value is None or saturation.limiting_resource in own:
         return None
     nearest = max(
         (share or 0.0 for name, share in zip(RESOURCES, saturation.resources, strict=True) if name in own), default=0.0
     )
-    return (workload.raw_class, saturation.limiting_resource) if saturation.ratio - nearest >= CLEARLY else None
+    return (workload.raw_class, saturation.limiting_resource) if saturation.ratio.value - nearest >= CLEARLY else None
 
 
 @pytest.mark.slow

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from pulsed.compute.activity import bounds_of
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.mig_rollup import UNKNOWN_PROFILE, MigRollup, Share, narrowed, shares_of, with_memory
+from pulsed.compute.mig_rollup import UNKNOWN_PROFILE, MigRollup, narrowed, shares_of, with_memory
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.interval import between
 from pulsed.model.result import Bounds, Inputs, Result
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, Reading
@@ -61,12 +62,12 @@ def instance(number: int, profile: str, model: str) -> Device:
     ],
 )
 def test_shares(profile: str, model: str, compute: tuple[float, float], memory: tuple[float, float]) -> None:
-    assert shares_of(profile, model)[:2] == (Share(*compute), Share(*memory))
+    assert shares_of(profile, model)[:2] == (between(*compute), between(*memory))
 
 
 @pytest.mark.parametrize("profile", ["", "8g.80gb", "MIG", "5g.x"])
 def test_a_profile_that_is_unknown_can_be_all_of_the_board(profile: str) -> None:
-    assert shares_of(profile, A100) == UNKNOWN_PROFILE == ((0.0, 1.0), (0.0, 1.0), None)
+    assert shares_of(profile, A100) == UNKNOWN_PROFILE == (between(0.0, 1.0), between(0.0, 1.0), None)
 
 
 @pytest.mark.parametrize("size", ["0", "9" * 1000])
@@ -191,10 +192,11 @@ def page(*instances: tuple[str, float]) -> str:
 def test_one_of_four_instances_works() -> None:
     """It was 0..100 % and of unknown class."""
     one = board(computed(page(("2g.20gb", 0.0), ("2g.20gb", 1.0), ("2g.20gb", 0.0), ("1g.10gb", 0.0))))
-    assert (one.real_utilization.lower, one.real_utilization.upper) == pytest.approx((0.25, 0.8 * 2 / 7 + 0.2 * 2 / 8))
-    assert one.real_utilization.ratio is None
-    assert one.saturation.upper == 1.0  # PCIe is not on the page
-    assert one.saturation.lower == pytest.approx(0.25 / 0.8)
+    low, value, high, _ = one.real_utilization.ratio
+    assert (low, high) == pytest.approx((0.25, 0.8 * 2 / 7 + 0.2 * 2 / 8))
+    assert value is None
+    assert one.saturation.ratio.high == 1.0  # PCIe is not on the page
+    assert one.saturation.ratio.low == pytest.approx(0.25 / 0.8)
     assert one.mig_unpartitioned == pytest.approx(0.0)
     assert one.rollup_bounds is not None
     assert one.rollup_bounds.high.sm < 1.0
@@ -208,20 +210,20 @@ def test_a_board_at_work_with_a_row_of_one_instance_only() -> None:
     rows += "".join(f"DCGM_FI_PROF_PCIE_{way}_BYTES{labels} 3e7\n" for way in ("TX", "RX"))
     busy = board(computed(page(("1g.10gb", 0.95)) + rows))
     assert busy.shown_class.workload_class == "tensor_heavy_compute"
-    assert busy.real_utilization.lower > 0.88
-    assert busy.real_utilization.upper > 0.91
+    assert busy.real_utilization.ratio.low > 0.88
+    assert busy.real_utilization.ratio.high > 0.91
 
 
 def test_a_board_of_idle_instances_has_a_value_and_a_class() -> None:
     idle = board(computed(page(("3g.40gb", 0.0), ("3g.40gb", 0.0))))
-    assert idle.real_utilization.ratio == 0.0
+    assert idle.real_utilization.ratio.value == 0.0
     assert idle.shown_class.workload_class == "idle"
     assert idle.mig_unpartitioned == pytest.approx(1 / 7)
 
 
 def test_missing_counts_as_zero_where_that_is_configured() -> None:
     zero = board(computed(page(("3g.40gb", 1.0)), ComputeSettings(missing="zero")))
-    assert zero.real_utilization.ratio == 0.0
+    assert zero.real_utilization.ratio.value == 0.0
 
 
 def test_other_gpus_have_no_partition() -> None:
@@ -241,7 +243,7 @@ def test_other_gpus_have_no_partition() -> None:
 )
 def test_real_pages(name: str, lowest: float, highest: float, unpartitioned: float) -> None:
     found = board(computed((SAMPLES / "exporter" / name).read_text()))
-    assert lowest <= found.real_utilization.lower <= found.real_utilization.upper <= highest
+    assert lowest <= found.real_utilization.ratio.low <= found.real_utilization.ratio.high <= highest
     assert found.mig_unpartitioned == pytest.approx(unpartitioned)
 
 

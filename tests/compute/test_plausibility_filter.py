@@ -254,9 +254,11 @@ def test_a_stuck_profiler_is_not_idle() -> None:
     plausible = begun(STUCK)
     *_, after = [plausible.apply(reading, 1.0)[0] for reading in stream(STUCK, 20)]
     result = result_of(after)
-    assert result.real_utilization.ratio is None
-    assert result.real_utilization.lower == 0.0
-    assert result.real_utilization.upper == pytest.approx(0.921)  # memory was in use for 60.5 % of the time at most
+    assert result.real_utilization.ratio.value is None
+    assert result.real_utilization.ratio.low == 0.0
+    assert result.real_utilization.ratio.high == pytest.approx(
+        0.921
+    )  # memory was in use for 60.5 % of the time at most
     assert result.workload.raw_class == "unknown"
     assert len(result.workload.candidates) > 1
 
@@ -432,8 +434,8 @@ def test_no_subset_of_stuck_values_reads_as_idle(
     assert said == ("profiling_stuck_at_zero",)
     result = result_of(after, ComputeSettings(missing=convention))
     assert result.workload.raw_class != "idle"
-    assert result.real_utilization.ratio != 0.0
-    assert result.real_utilization.upper > 0.0
+    assert result.real_utilization.ratio.value != 0.0
+    assert result.real_utilization.ratio.high > 0.0
 
 
 # --- anything

@@ -8,6 +8,7 @@ from pulsed.compute.real_utilization import SETTLED
 from pulsed.compute.settings import PRESETS, ComputeSettings, Preset, RealUtilizationSettings, Weights
 from pulsed.config.configuration import load
 from pulsed.errors import ConfigError
+from pulsed.model.interval import Interval, exactly
 from pulsed.model.result import RealUtilization
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import INPUTS, arbitrary, consistent, hidden, hide, many, result_of
@@ -50,7 +51,7 @@ def test_an_input_without_weight_is_not_missing(position: int) -> None:
     weights = Weights(*(0.0 if each == position else 1.0 for each in range(4)))
     expected = tuple(name for each, name in enumerate(names) if each != position)
     assert (
-        utilization(NOTHING, ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights))).missing
+        utilization(NOTHING, ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights))).ratio.missing
         == expected
     )
 
@@ -74,9 +75,9 @@ def test_complete_inputs_give_the_formula(preset: Preset, expected: float) -> No
         sm_active_ratio=0.5, tensor_active_ratio=0.4, dram_active_ratio=0.2, graphics_engine_active_ratio=0.9
     )
     result = utilization(reading, ComputeSettings(real_utilization=RealUtilizationSettings(preset)))
-    assert result.ratio == pytest.approx(expected)
-    assert result.lower == result.ratio == result.upper
-    assert (result.coverage, result.missing) == (1.0, ())
+    assert result.ratio.value == pytest.approx(expected)
+    assert result.ratio.low == result.ratio.value == result.ratio.high
+    assert (result.coverage, result.ratio.missing) == (1.0, ())
 
 
 def test_bounds_that_are_equal_are_a_value_whatever_the_coverage() -> None:
@@ -84,50 +85,47 @@ def test_bounds_that_are_equal_are_a_value_whatever_the_coverage() -> None:
         real_utilization=RealUtilizationSettings("custom", Weights(0.2, 0.0, 0.0, 0.8))
     )  # busy SMs keep the graphics engine busy
     full, part = (utilization(Reading(sm_active_ratio=ratio), settings) for ratio in (1.0, 0.9))
-    assert (full.ratio, full.lower, full.upper, full.coverage) == (1.0, 1.0, 1.0, 0.2)
-    assert part.ratio is None
-    assert [part.lower, part.upper] == pytest.approx([0.9, 0.98])
+    assert (full.ratio.value, full.ratio.low, full.ratio.high, full.coverage) == (1.0, 1.0, 1.0, 0.2)
+    assert part.ratio.value is None
+    assert [part.ratio.low, part.ratio.high] == pytest.approx([0.9, 0.98])
 
 
 def test_t4_page_is_not_busy() -> None:
     result = utilization(T4)
-    assert result.missing == ("sm_active_ratio",)
+    assert result.ratio.missing == ("sm_active_ratio",)
     assert result.coverage == 0.65
-    assert result.ratio is not None
-    assert result.lower <= result.ratio <= result.upper < 0.1
+    assert result.ratio.value is not None
+    assert result.ratio.low <= result.ratio.value <= result.ratio.high < 0.1
 
 
 def test_gpu_utilization_stands_in_for_the_engine_but_only_bounds_it() -> None:
     reading = Reading(sm_active_ratio=0.2, tensor_active_ratio=0.0, dram_active_ratio=0.0, gpu_utilization_ratio=0.8)
     result = utilization(reading)
-    assert result.missing == ("graphics_engine_active_ratio",)
+    assert result.ratio.missing == ("graphics_engine_active_ratio",)
     assert result.coverage == 1.0
-    assert result.ratio == pytest.approx(0.35 * 0.2 + 0.1 * 0.8)
-    assert result.upper == pytest.approx(0.35 * 0.2 + 0.1 * 0.805)  # a rounded percent
-    assert result.lower == pytest.approx(0.35 * 0.2 + 0.1 * 0.2)
+    assert result.ratio.value == pytest.approx(0.35 * 0.2 + 0.1 * 0.8)
+    assert result.ratio.high == pytest.approx(0.35 * 0.2 + 0.1 * 0.805)  # a rounded percent
+    assert result.ratio.low == pytest.approx(0.35 * 0.2 + 0.1 * 0.2)
 
 
 def test_nothing_known_has_bounds_and_no_value() -> None:
-    assert utilization(NOTHING) == RealUtilization(
-        None,
-        0.0,
-        1.0,
-        0.0,
-        ("sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio"),
-    )
-    assert (
-        utilization(NOTHING, ComputeSettings(real_utilization=RealUtilizationSettings(min_coverage=0.0))).ratio is None
-    )
+    missing = ("sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio")
+    assert utilization(NOTHING) == RealUtilization(Interval(0.0, None, 1.0, missing), 0.0)
+    anything = ComputeSettings(real_utilization=RealUtilizationSettings(min_coverage=0.0))
+    assert utilization(NOTHING, anything).ratio.value is None
 
 
-def test_the_value_ends_where_coverage_ends() -> None:
+@pytest.mark.parametrize(
+    ("settings", "value"),
+    [
+        (RealUtilizationSettings("mem"), 0.5),
+        (RealUtilizationSettings("mem", min_coverage=0.51), None),
+        (RealUtilizationSettings("ai"), None),
+    ],
+)
+def test_the_value_ends_where_coverage_ends(settings: RealUtilizationSettings, value: float | None) -> None:
     half = Reading(sm_active_ratio=0.5, graphics_engine_active_ratio=0.5)  # 0.35 + 0.15 of `mem`
-    assert utilization(half, ComputeSettings(real_utilization=RealUtilizationSettings("mem"))).ratio == 0.5
-    assert (
-        utilization(half, ComputeSettings(real_utilization=RealUtilizationSettings("mem", min_coverage=0.51))).ratio
-        is None
-    )
-    assert utilization(half, ComputeSettings(real_utilization=RealUtilizationSettings("ai"))).ratio is None
+    assert utilization(half, ComputeSettings(real_utilization=settings)).ratio.value == value
 
 
 def test_a_fully_busy_gpu_is_exactly_full() -> None:
@@ -135,7 +133,7 @@ def test_a_fully_busy_gpu_is_exactly_full() -> None:
         sm_active_ratio=1.0, tensor_active_ratio=1.0, dram_active_ratio=1.0, graphics_engine_active_ratio=1.0
     )
     for preset in PRESETS:
-        assert utilization(busy, ComputeSettings(real_utilization=RealUtilizationSettings(preset))).ratio == 1.0
+        assert utilization(busy, ComputeSettings(real_utilization=RealUtilizationSettings(preset))).ratio.value == 1.0
 
 
 def test_coverage_compares_as_on_paper() -> None:
@@ -156,7 +154,7 @@ def test_the_value_is_kept_inside_the_bounds() -> None:
     result = utilization(
         reading, ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights, min_coverage=0.4))
     )
-    assert result.ratio == result.upper == pytest.approx(0.5 * 0.1 + 0.4 * 0.9 + 0.1 * 0.1)
+    assert result.ratio.value == result.ratio.high == pytest.approx(0.5 * 0.1 + 0.4 * 0.9 + 0.1 * 0.1)
 
 
 def test_an_input_without_weight_is_not_missed() -> None:
@@ -165,15 +163,15 @@ def test_an_input_without_weight_is_not_missed() -> None:
         Reading(sm_active_ratio=0.3, dram_active_ratio=0.7),
         ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights)),
     )
-    assert result == RealUtilization(0.5, 0.5, 0.5, 1.0, ())
+    assert result == RealUtilization(exactly(0.5), 1.0)
 
 
 def test_missing_zero_takes_it_for_a_fact_but_says_what_it_took() -> None:
     result = utilization(Reading(sm_active_ratio=0.4), ComputeSettings(missing="zero"))
-    assert result.ratio == result.lower == result.upper == pytest.approx(0.14)
+    assert result.ratio.value == result.ratio.low == result.ratio.high == pytest.approx(0.14)
     assert result.coverage == 0.35
-    assert result.missing == ("tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio")
-    assert utilization(NOTHING, ComputeSettings(missing="zero")).ratio == 0.0
+    assert result.ratio.missing == ("tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio")
+    assert utilization(NOTHING, ComputeSettings(missing="zero")).ratio.value == 0.0
 
 
 @many
@@ -185,11 +183,11 @@ def test_bounds_hold_the_truth(
     truth = utilization(reading, options)
     inner = utilization(hide(reading, some), options)
     outer = utilization(hide(reading, some | more), options)
-    assert truth.ratio is not None
-    assert truth.lower == truth.ratio == truth.upper
-    assert outer.lower <= inner.lower <= truth.ratio <= inner.upper <= outer.upper
+    assert truth.ratio.value is not None
+    assert truth.ratio.low == truth.ratio.value == truth.ratio.high
+    assert outer.ratio.low <= inner.ratio.low <= truth.ratio.value <= inner.ratio.high <= outer.ratio.high
     assert outer.coverage <= inner.coverage <= truth.coverage == 1.0
-    assert set(inner.missing) <= set(outer.missing)
+    assert set(inner.ratio.missing) <= set(outer.ratio.missing)
 
 
 @many
@@ -198,11 +196,11 @@ def test_the_value_lies_within_the_bounds(reading: Reading, weights: Weights, mi
     result = utilization(
         reading, ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights, min_coverage))
     )
-    assert 0 <= result.lower <= result.upper <= 1
+    assert 0 <= result.ratio.low <= result.ratio.high <= 1
     is_covered = result.coverage >= min_coverage and result.coverage > 0
-    assert (result.ratio is not None) == (is_covered or result.upper - result.lower <= SETTLED)
-    if result.ratio is not None:
-        assert result.lower <= result.ratio <= result.upper
+    assert (result.ratio.value is not None) == (is_covered or result.ratio.high - result.ratio.low <= SETTLED)
+    if result.ratio.value is not None:
+        assert result.ratio.low <= result.ratio.value <= result.ratio.high
 
 
 @many
@@ -215,8 +213,8 @@ def test_missing_zero_equals_zeros(reading: Reading, weights: Weights) -> None:
         filled = filled._replace(graphics_engine_active_ratio=filled.gpu_utilization_ratio)
     zero = utilization(reading, ComputeSettings("zero", RealUtilizationSettings("custom", weights)))
     assert (
-        zero.ratio
-        == zero.lower
-        == zero.upper
-        == utilization(filled, ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights))).ratio
+        zero.ratio.value
+        == zero.ratio.low
+        == zero.ratio.high
+        == utilization(filled, ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights))).ratio.value
     )

@@ -11,6 +11,7 @@ from pulsed.compute.peaks import LINKS, RESOURCES, peaks_by_architecture
 from pulsed.compute.products import c2c_of, nvlink_of
 from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, SATURATION, UNKNOWN, Saturator, pcie_peak
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.interval import Interval
 from pulsed.model.result import Saturation
 from pulsed.model.vocabulary import Reading
 from tests.compute.readings import C2C, INPUTS, at_most, consistent, hide, many, rates
@@ -53,7 +54,7 @@ def of(reading: Reading, model: str = A100, whole: bool = True) -> Saturation:
 
 
 def named(saturation: Saturation) -> tuple[float | None, str]:
-    return saturation.ratio, saturation.limiting_resource
+    return saturation.ratio.value, saturation.limiting_resource
 
 
 def share(saturation: Saturation, resource: str) -> float | None:
@@ -65,26 +66,26 @@ def test_all_inputs_known_give_all_shares() -> None:
     pcie = 2e9 / (16 * 16e9 / 8 * 128 / 130 * 0.935)
     assert saturation.resources[:-1] == pytest.approx((0.5, 0.1, 0.2, 0.3, 0.4, 0.25, pcie, 0.5))
     assert saturation.resources[-1] is None, "an A100 has no link to a processor of its own board"
-    assert saturation.ratio == pytest.approx(0.5)
+    assert saturation.ratio.value == pytest.approx(0.5)
     assert saturation.compute == pytest.approx(0.5)
     assert saturation.memory == pytest.approx(0.25)
-    assert saturation.missing == ()
+    assert saturation.ratio.missing == ()
 
 
 def test_the_link_of_a_superchip() -> None:
     loading = LOADED._replace(c2c_transmit_bytes_per_second=1e9, c2c_receive_bytes_per_second=450e9 * 0.83 * 0.9)
     saturation = of(loading, GH200)
-    assert saturation.ratio == pytest.approx(0.9)
+    assert saturation.ratio.value == pytest.approx(0.9)
     assert saturation.limiting_resource == "c2c"
-    assert saturation.missing == ("nvlink",)
+    assert saturation.ratio.missing == ("nvlink",)
     unread = of(LOADED, GH200)
-    assert (share(unread, "c2c"), unread.missing) == (None, ("nvlink", "c2c"))
+    assert (share(unread, "c2c"), unread.ratio.missing) == (None, ("nvlink", "c2c"))
 
 
 def test_the_link_of_a_superchip_whose_peak_is_unknown() -> None:
     busy = LOADED._replace(c2c_transmit_bytes_per_second=1e9, c2c_receive_bytes_per_second=90e9)
     saturation = of(busy, "NVIDIA GB200")
-    assert (share(saturation, "c2c"), saturation.missing) == (None, ("c2c",))
+    assert (share(saturation, "c2c"), saturation.ratio.missing) == (None, ("c2c",))
     quiet = LOADED._replace(c2c_transmit_bytes_per_second=0.0, c2c_receive_bytes_per_second=0.0)
     assert share(of(quiet, "NVIDIA GB200"), "c2c") == 0.0
     peaks = peaks_by_architecture({"blackwell": {"c2c": 180e9}})
@@ -94,28 +95,28 @@ def test_the_link_of_a_superchip_whose_peak_is_unknown() -> None:
 
 def test_traffic_between_chips_of_an_unknown_superchip_has_no_peak() -> None:
     busy = LOADED._replace(c2c_transmit_bytes_per_second=1e9, c2c_receive_bytes_per_second=90e9)
-    assert of(busy, "NVIDIA VR200").missing == ("nvlink", "c2c")
+    assert of(busy, "NVIDIA VR200").ratio.missing == ("nvlink", "c2c")
 
 
 def test_a_tie_goes_to_the_first() -> None:
     saturation = of(LOADED._replace(tensor_active_ratio=0.0, fp32_active_ratio=0.7, fp16_active_ratio=0.7))
-    assert (saturation.ratio, saturation.limiting_resource) == (0.7, "fp32")
+    assert (saturation.ratio.value, saturation.limiting_resource) == (0.7, "fp32")
 
 
 def test_t4_page_with_nvml_time_shares_only() -> None:
     reading = Reading(gpu_utilization_ratio=0.8, memory_utilization_ratio=0.5, sm_clock_hertz=1.59e9)
     assert of(reading, "Tesla T4") == Saturation(
-        None, 0.0, 1.0, UNKNOWN, (None,) * 9, None, None, (*PIPES, "dram", "pcie")
+        Interval(0.0, None, 1.0, (*PIPES, "dram", "pcie")), UNKNOWN, (None,) * 9, None, None
     ), "and a T4 has no NVLink to miss"
 
 
 def test_default_page_of_dcgm_exporter() -> None:
     reading = Reading(graphics_engine_active_ratio=0.9, tensor_active_ratio=0.186, dram_active_ratio=0.6)
     ampere, hopper = of(reading), of(reading, H100)
-    assert (ampere.ratio, hopper.ratio) == pytest.approx((0.75, 0.6 / 0.87))
+    assert (ampere.ratio.value, hopper.ratio.value) == pytest.approx((0.75, 0.6 / 0.87))
     assert ampere.limiting_resource == hopper.limiting_resource == "dram"
     assert ampere.compute == pytest.approx(0.2)
-    assert ampere.missing == ("fp64", "fp32", "fp16", "integer", "pcie", "nvlink")
+    assert ampere.ratio.missing == ("fp64", "fp32", "fp16", "integer", "pcie", "nvlink")
 
 
 def test_memory_at_its_practical_peak_is_saturated() -> None:
@@ -126,8 +127,8 @@ def test_memory_at_its_practical_peak_is_saturated() -> None:
 def test_a_mig_instance_has_no_links() -> None:
     saturation = of(LOADED._replace(pcie_receive_bytes_per_second=29e9), whole=False)
     assert saturation.resources[-3:] == (None, None, None)
-    assert saturation.missing == ()
-    assert saturation.ratio == pytest.approx(0.5)
+    assert saturation.ratio.missing == ()
+    assert saturation.ratio.value == pytest.approx(0.5)
     assert saturation.limiting_resource == "tensor"
 
 
@@ -253,18 +254,20 @@ anything = st.fixed_dictionaries({}, optional=dict.fromkeys(ALL_INPUTS, st.none(
 def test_any_input_gives_ratios_or_nothing(values: dict[str, float | None], model: str, whole: bool) -> None:
     saturation = of(Reading(**values), model, whole)
     known = [value for value in saturation.resources if value is not None]
-    for value in (*known, saturation.ratio):
+    for value in (*known, saturation.ratio.value):
         assert value is None or 0.0 <= value <= 1.0
     assert saturation.limiting_resource in LIMITING_RESOURCES
-    if saturation.ratio is None:
+    if saturation.ratio.value is None:
         assert saturation.limiting_resource == UNKNOWN
     else:
-        assert saturation.ratio == max(known)
-        nothing = NONE if saturation.upper == 0 else UNKNOWN
-        expected = nothing if saturation.ratio == 0 else RESOURCES[saturation.resources.index(saturation.ratio)]
+        assert saturation.ratio.value == max(known)
+        nothing = NONE if saturation.ratio.high == 0 else UNKNOWN
+        expected = (
+            nothing if saturation.ratio.value == 0 else RESOURCES[saturation.resources.index(saturation.ratio.value)]
+        )
         assert saturation.limiting_resource == expected
-    assert saturation.lower == max(known, default=0.0)
-    assert saturation.lower <= saturation.upper <= 1.0
+    assert saturation.ratio.low == max(known, default=0.0)
+    assert saturation.ratio.low <= saturation.ratio.high <= 1.0
     pipes = [value for value in saturation.resources[: len(PIPES)] if value is not None]
     assert saturation.compute == max(pipes, default=None)
     assert saturation.memory == share(saturation, "dram")
@@ -275,7 +278,7 @@ def test_any_input_gives_ratios_or_nothing(values: dict[str, float | None], mode
     if row is not None and row.links == 0:
         absent.add("nvlink")
     unknown = {name for name, value in zip(RESOURCES, saturation.resources, strict=True) if value is None}
-    assert set(saturation.missing) == unknown - absent
+    assert set(saturation.ratio.missing) == unknown - absent
     assert absent <= unknown
 
 
@@ -308,8 +311,8 @@ def test_more_known_inputs_never_lower_the_ratio(
     reading: Reading, hidden: set[str], more: set[str], model: str, whole: bool
 ) -> None:
     reading = on(model, reading)
-    more_known = of(hide(reading, hidden), model, whole).ratio
-    less_known = of(hide(reading, hidden | more), model, whole).ratio
+    more_known = of(hide(reading, hidden), model, whole).ratio.value
+    less_known = of(hide(reading, hidden | more), model, whole).ratio.value
     assert less_known is None or (more_known is not None and more_known >= less_known)
 
 
@@ -318,7 +321,7 @@ def test_more_known_inputs_never_lower_the_ratio(
 def test_the_truth_lies_between_the_bounds(reading: Reading, hidden: set[str], model: str, whole: bool) -> None:
     reading = on(model, reading)
     full, part = of(reading, model, whole), of(hide(reading, hidden), model, whole)
-    assert part.lower <= full.lower <= part.upper
+    assert part.ratio.low <= full.ratio.low <= part.ratio.high
 
 
 @many
@@ -328,8 +331,8 @@ def test_a_ratio_without_a_pipe_or_memory_is_the_final_one(
 ) -> None:
     reading = on(model, reading)
     full, part = of(reading, model, whole), of(hide(reading, hidden), model, whole)
-    if part.ratio is not None and (part.compute is None or part.memory is None):
-        assert part.ratio == full.ratio
+    if part.ratio.value is not None and (part.compute is None or part.memory is None):
+        assert part.ratio.value == full.ratio.value
 
 
 def test_a_ratio_needs_a_pipe_and_the_memory() -> None:

@@ -13,6 +13,7 @@ from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import Health
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
+from tests.support.nightly import nightly_after
 from tests.support.ticks import results_of
 
 START = 1767225600.0
@@ -82,7 +83,7 @@ VANISHING = {
 
 
 @pytest.mark.parametrize("case", VANISHING.values(), ids=list(VANISHING))
-@pytest.mark.parametrize("interval", [1.0, 15.0, 30.0])
+@pytest.mark.parametrize("interval", nightly_after(2, [30.0, 15.0, 1.0]))
 def test_vital_values_that_vanish(case: Vanishing, interval: float) -> None:
     exporter, whole = Exporter(interval), {**VITAL, **MEMORY, **CACHED}
     for _ in range(20):
@@ -195,7 +196,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("case", VERDICTS.values(), ids=list(VERDICTS))
-@pytest.mark.parametrize("interval", [15.0, 60.0])
+@pytest.mark.parametrize("interval", nightly_after(1, [60.0, 15.0]))
 def test_codes_of_dcgm_and_states_of_links(case: Verdict, interval: float) -> None:
     exporter = Exporter(interval)
     for _ in range(8):

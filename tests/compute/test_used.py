@@ -241,7 +241,7 @@ def test_hiding_inputs_of_printed_ticks_never_leads_to_another_class(decimals: i
         utilization, found, _ = deriver.derive(H100, part, deriver.bounds(part), rounding)
         assert whole[1].raw_class in (found.candidates or (found.raw_class,)), (shown, part)
         assert found.used in (None, whole[1].used)
-        assert utilization.lower - 1e-9 <= whole[0].lower <= utilization.upper + 1e-9, (shown, part)
+        assert utilization.ratio.low - 1e-9 <= whole[0].ratio.low <= utilization.ratio.high + 1e-9, (shown, part)
         open_ones += found.raw_class not in CLASSES
     assert 0 < open_ones < TICKS
 

@@ -12,6 +12,7 @@ from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health, XidLast
+from pulsed.model.interval import Interval, exactly
 from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
 from pulsed.model.result import RealUtilization, Result, Saturation, ShownClass, Workload
@@ -27,8 +28,10 @@ COUNTED = CounterSnapshot(
     tuple(map(float, range(len(COUNTER_POSITION)))), Unix(TIME - 60), Distribution((0.25, 0.5), (3, 0, 7), 5.5)
 )
 
-SATURATED = Saturation(0.9, 0.9, 1.0, "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.9, None, 0.05, None), 0.3, 0.9, ("pcie",))
-NOT_SATURATED = Saturation(None, 0.0, 1.0, "unknown", (None,) * 9, None, None, RESOURCES)
+SATURATED = Saturation(
+    Interval(0.9, 0.9, 1.0, ("pcie",)), "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.9, None, 0.05, None), 0.3, 0.9
+)
+NOT_SATURATED = Saturation(Interval(0.0, None, 1.0, RESOURCES), "unknown", (None,) * 9, None, None)
 
 REMAPPING = CheckState(
     "row_remap_pending",
@@ -56,7 +59,7 @@ SICK = Health(
 """Judged: one check warns, one is fine, one cannot be judged, one makes no sense here."""
 
 SETTLED = Result(
-    RealUtilization(0.62, 0.62, 0.62, 1.0, ()),
+    RealUtilization(exactly(0.62), 1.0),
     Workload("memory_bound", "memory"),
     SATURATED,
     ShownClass("memory_bound", "memory", Unix(TIME - 10), 2, True),
@@ -66,7 +69,7 @@ SETTLED = Result(
 )
 FLICKER = SETTLED._replace(shown_class=ShownClass("idle", "idle", Unix(TIME - 100), used=False))
 OPEN = Result(
-    RealUtilization(None, 0.1, 0.9, 0.2, ("sm_active_ratio", "dram_active_ratio")),
+    RealUtilization(Interval(0.1, None, 0.9, ("sm_active_ratio", "dram_active_ratio")), 0.2),
     Workload("unknown", "unknown", ("idle", "mixed_or_moderate")),
     NOT_SATURATED,
     ShownClass("unknown", "unknown", Unix(TIME)),
@@ -149,7 +152,7 @@ def next_tick(before: Tick, seed: int) -> Tick:
         Reading(*[None if value is None else round(rng.random(), 6) for value in row.reading]) for row in before.gpus
     ]
     results = [
-        row.result._replace(real_utilization=RealUtilization(ratio, ratio, ratio, 1.0, ()))
+        row.result._replace(real_utilization=RealUtilization(exactly(ratio), 1.0))
         for row in before.gpus
         for ratio in [rng.random()]
     ]

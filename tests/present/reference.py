@@ -104,11 +104,12 @@ class ReferenceCollector(Collector):
             known = {name: getattr(gpu.device, name) for name in ("model", "pci_bus_id", "driver_version", "device")}
             info.add_metric([], {**{name: value for name, value in known.items() if value}, **labels})
         yield info
-        yield self._gauge("real_utilization_ratio", lambda gpu, time: [({}, gpu.result.real_utilization.ratio)])
+        yield self._gauge("real_utilization_ratio", lambda gpu, time: [({}, gpu.result.real_utilization.ratio.value)])
         yield self._gauge(
             "real_utilization_bound_ratio",
             lambda gpu, time: [
-                ({"bound": bound}, getattr(gpu.result.real_utilization, bound)) for bound in ("lower", "upper")
+                ({"bound": bound}, getattr(gpu.result.real_utilization.ratio, side))
+                for bound, side in (("lower", "low"), ("upper", "high"))
             ],
         )
         yield self._gauge(
@@ -147,11 +148,12 @@ class ReferenceCollector(Collector):
         return family
 
     def _saturation(self) -> Iterator[Metric]:
-        yield self._gauge("saturation_ratio", lambda gpu, time: [({}, gpu.result.saturation.ratio)])
+        yield self._gauge("saturation_ratio", lambda gpu, time: [({}, gpu.result.saturation.ratio.value)])
         yield self._gauge(
             "saturation_bound_ratio",
             lambda gpu, time: [
-                ({"bound": bound}, getattr(gpu.result.saturation, bound)) for bound in ("lower", "upper")
+                ({"bound": bound}, getattr(gpu.result.saturation.ratio, side))
+                for bound, side in (("lower", "low"), ("upper", "high"))
             ],
         )
         yield self._gauge(

@@ -10,6 +10,7 @@ from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.counters import COUNTERS, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import NOT_EVALUATED
+from pulsed.model.interval import Interval
 from pulsed.model.result import RealUtilization, Result, ShownClass, Workload
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import NOTHING, QUANTITIES
@@ -55,7 +56,11 @@ def counters(draw: st.DrawFn) -> CounterSnapshot:
 
 results = st.builds(
     Result,
-    st.builds(RealUtilization, st.none() | ratios, ratios, ratios, ratios, st.lists(quantities, max_size=3).map(tuple)),
+    st.builds(
+        RealUtilization,
+        st.builds(Interval, ratios, st.none() | ratios, ratios, st.lists(quantities, max_size=3).map(tuple)),
+        ratios,
+    ),
     st.builds(Workload, classes, bottlenecks, st.lists(classes, max_size=3).map(tuple)),
     st.sampled_from([SATURATED, NOT_SATURATED]),
     st.builds(ShownClass, classes, bottlenecks, st.none() | times, st.integers(0, 2**40)),

@@ -136,6 +136,19 @@ def _serve(requests: socket.socket) -> Sequence[str] | None:
         requests.send(json.dumps(answer).encode())
 
 
+def _run() -> None:
+    """Run pulsed, then end as Python does, but without the freeing of modules, two thirds of a command's CPU here."""
+    code = 0
+    try:
+        code = import_module("pulsed.cli").main()
+    except SystemExit as end:  # of --help
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    import_module("threading")._shutdown()  # waits for threads, and ends those of executors
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
     for name in PRELOADED:
         import_module(name)
@@ -145,4 +158,4 @@ if __name__ == "__main__":
     given = _serve(socket.socket(fileno=int(sys.argv[1])))
     if given is not None:
         sys.argv[1:] = given
-        sys.exit(import_module("pulsed.cli").main())
+        _run()

@@ -23,11 +23,11 @@ def until(holds: Callable[[], bool], seconds: float = SECONDS) -> None:
         time.sleep(0.05)
 
 
-async def eventually(holds: Callable[[], bool], seconds: float = SECONDS) -> None:
-    """Return as soon as the condition holds; the event loop goes on meanwhile."""
+async def eventually(holds: Callable[[], bool], seconds: float = SECONDS, case: object = "a condition") -> None:
+    """Return as soon as the condition holds; the event loop continues meanwhile."""
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, f"never came to hold in {seconds:g} s"
+        assert time.monotonic() < deadline, f"{case} never came to hold in {seconds:g} s"
         await asyncio.sleep(0.01)
 
 

@@ -53,15 +53,15 @@ def spellings(field: DcgmField) -> list[tuple[str, Dialect]]:
     return [*names, (field.short, "dmon")] if field.short else names
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.id}-{field.quantity}")
-def test_all_spellings_of_a_field_give_the_same_reading(field: DcgmField) -> None:
-    value = max(min(field.unit.high, 3.0) / 2, field.unit.low)
-    expected = value * field.unit.multiply / field.unit.divide
-    for name, dialect in spellings(field):
-        raw = tick([(name, GPU if dialect == "exporter" else DMON, value)], dialect, RATIO_HELP)
-        (one,) = readings_of(Translator().translate(raw))
-        assert one[POSITION[field.quantity]] == expected, name
-        assert set(present(one)) <= {also.quantity for also in FIELDS if name in (*also.names, also.short)}, name
+def test_all_spellings_of_a_field_give_the_same_reading() -> None:
+    for field in FIELDS:
+        value = max(min(field.unit.high, 3.0) / 2, field.unit.low)
+        expected = value * field.unit.multiply / field.unit.divide
+        for name, dialect in spellings(field):
+            raw = tick([(name, GPU if dialect == "exporter" else DMON, value)], dialect, RATIO_HELP)
+            (one,) = readings_of(Translator().translate(raw))
+            assert one[POSITION[field.quantity]] == expected, name
+            assert set(present(one)) <= {also.quantity for also in FIELDS if name in (*also.names, also.short)}, name
 
 
 def test_instances_on_a_page_in_lower_case_stay_apart() -> None:
@@ -77,15 +77,15 @@ def test_instances_on_a_page_in_lower_case_stay_apart() -> None:
     assert [each.sm_active_ratio for each in readings_of(canonical)] == [0.7, 0.8, 0.9]
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.id}-{field.quantity}")
-def test_no_blank_ever_comes_out_as_a_number(field: DcgmField) -> None:
-    for name, dialect in spellings(field):
-        for labels in (GPU, INSTANCE) if dialect == "exporter" else (DMON, {"entity": "GPU-I", "id": "3"}):
-            translator = Translator()
-            first = tick([(name, labels, BLANKS[0])], dialect)
-            for blank in BLANKS:
-                canonical = translator.translate(raw_tick(first.layout, [blank]))
-                assert set(readings_of(canonical)) <= {NOTHING}, (name, labels, blank)
+def test_no_blank_ever_comes_out_as_a_number() -> None:
+    for field in FIELDS:
+        for name, dialect in spellings(field):
+            for labels in (GPU, INSTANCE) if dialect == "exporter" else (DMON, {"entity": "GPU-I", "id": "3"}):
+                translator = Translator()
+                first = tick([(name, labels, BLANKS[0])], dialect)
+                for blank in BLANKS:
+                    canonical = translator.translate(raw_tick(first.layout, [blank]))
+                    assert set(readings_of(canonical)) <= {NOTHING}, (name, labels, blank)
 
 
 @given(st.sampled_from(FIELDS), st.floats() | st.integers() | st.text() | st.none())
@@ -137,11 +137,11 @@ def test_the_utilization_that_changed_its_unit(rows: list[Row], help_: dict[str,
     assert anomalies_of(canonical) == ({0: (RATIO_UNIT_UNKNOWN,)} if expected is None else {})
 
 
-@pytest.mark.parametrize("field", [field for field in FIELDS if field.quantity != "gpu_utilization_ratio"], ids=str)
-def test_only_the_fields_of_dcgm_47_show_its_unit(field: DcgmField) -> None:
-    rows: list[Row] = [(AMBIGUOUS_NAME, GPU, 1.0), (field.names[0], GPU, 5.0)]
-    found = Translator().translate(tick(rows, help_=PERCENT_HELP)).gpus[0].reading
-    assert found.gpu_utilization_ratio == (1.0 if field.id >= 1600 else 0.01)
+def test_only_the_fields_of_dcgm_47_show_its_unit() -> None:
+    for field in [field for field in FIELDS if field.quantity != "gpu_utilization_ratio"]:
+        rows: list[Row] = [(AMBIGUOUS_NAME, GPU, 1.0), (field.names[0], GPU, 5.0)]
+        found = Translator().translate(tick(rows, help_=PERCENT_HELP)).gpus[0].reading
+        assert found.gpu_utilization_ratio == (1.0 if field.id >= 1600 else 0.01), field
 
 
 def test_a_page_of_dcgm_47() -> None:

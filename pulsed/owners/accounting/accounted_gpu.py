@@ -156,7 +156,7 @@ class AccountedGpu:
             self.parts = parts
         seen = observed(result.counters.values)
         seconds, self.observed = seen - self.observed, seen
-        ratio, seen_memory = result.real_utilization.ratio, reading
+        ratio, seen_memory = result.real_utilization.ratio.value, reading
         if seconds > 0.0:
             self.moments.add_sample(reading, result, seconds)
             if None not in [use.memory_bytes for use in uses]:

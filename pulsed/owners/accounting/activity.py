@@ -41,7 +41,7 @@ class Moments:
     def add_sample(self, reading: Reading, result: Result, seconds: float) -> None:
         """Take a sample, which covers some seconds."""
         sums, at = self.sums, 0
-        for value in (result.real_utilization.ratio, *_readings(reading), mfu_ratio(reading, result)):
+        for value in (result.real_utilization.ratio.value, *_readings(reading), mfu_ratio(reading, result)):
             if value is not None and 0.0 <= value < inf:
                 integral = value * seconds
                 sums[at] += seconds

@@ -153,7 +153,7 @@ def _joined(
         "elapsed_seconds": _elapsed(accounts),
         "parts": list(parts),
         "timeline": _merged_timeline(accounts),
-        "hosts": list({host["node"]: host for each in accounts for host in each.get("hosts", ())}.values()),
+        "hosts": list({host["node"]: host for each in accounts for host in each["hosts"]}.values()),
     }
     return with_totals(account, gpus, prices.pop() if len(prices) == 1 else None)
 
@@ -167,7 +167,7 @@ def _elapsed(accounts: Sequence[Account]) -> float:
 
 def _merged_timeline(accounts: Sequence[Account]) -> dict[str, Any]:
     """Return the timeline of the GPUs of all accounts, whose begins may differ, from the first begin on."""
-    parts = [(moment_of(each["begin"]), each["timeline"]) for each in accounts if "timeline" in each]
+    parts = [(moment_of(each["begin"]), each["timeline"]) for each in accounts]
     merged = Timeline(max((line["bucket_seconds"] for _, line in parts), default=0.0))
     first = min(moment_of(each["begin"]) for each in accounts)
     for begin, line in parts:

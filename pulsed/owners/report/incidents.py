@@ -147,7 +147,7 @@ def account_incidents(gpus: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
     found = []
     for gpu in gpus:
         troubles = Troubles()
-        for event in gpu.get("events", ()):  # absent in documents of older daemons
+        for event in gpu["events"]:
             if not event["check"]:
                 continue
             is_finding = "suspected" in (event["before"], event["after"])
@@ -158,7 +158,7 @@ def account_incidents(gpus: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
                 Unix(moment_of(event["time"]).timestamp()),
                 state,
                 event["message"],
-                event.get("remedy", ""),
+                event["remedy"],
             )
         found += [(gpu, each) for each in incidents_of(troubles)]
     found.sort(key=lambda pair: -pair[1].since)

@@ -42,7 +42,7 @@ def unjudged(account: Account) -> Iterator[Unjudged]:
     yield from dict.fromkeys(
         Unjudged(name, verdict["missing"])
         for gpu in gpus
-        for name, verdict in gpu.get("findings", {}).items()  # absent in documents of older daemons
+        for name, verdict in gpu["findings"].items()
         if verdict["state"] == "not_judged"
     )
 
@@ -63,8 +63,8 @@ def stops_of(account: Account) -> Iterator[Stop]:
 
 
 def _seconds(gpu: Account, name: str) -> Unix | None:
-    """Return a time of a GPU as Unix time; None in documents of older daemons, which lack it."""
-    return Unix(moment_of(gpu[name]).timestamp()) if gpu.get(name) else None
+    """Return a time of a GPU as Unix time; None if there was no such sample."""
+    return Unix(moment_of(gpu[name]).timestamp()) if gpu[name] else None
 
 
 MIN_COVERAGE = 0.9
@@ -98,7 +98,7 @@ def advice_of(account: Account) -> list[Advice]:
     that do not answer and hangs, and of an exempt owner only the former."""
     samples = max((gpu["samples"] for gpu in account["gpus"]), default=0)
     has_enough = (account["coverage"] or 0.0) >= MIN_COVERAGE and account["elapsed_seconds"] >= MIN_SECONDS
-    if account.get("exempt"):  # absent in documents of older daemons
+    if account["exempt"]:
         return list(_unanswered(account))
     if not has_enough or samples < MIN_SAMPLES:
         return [*_unanswered(account), *_hang(account)]
@@ -108,7 +108,7 @@ def advice_of(account: Account) -> list[Advice]:
 def _unanswered(account: Account) -> Iterator[Advice]:
     """Yield the GPUs that are lost, or whose readings are absent or old, until the end."""
     for gpu in account["gpus"]:
-        conditions = {each["check"]: each for each in gpu.get("conditions", ()) if each["until"] is None}
+        conditions = {each["check"]: each for each in gpu["conditions"] if each["until"] is None}
         condition = conditions.get("gpu_lost") or conditions.get("telemetry")
         if condition is not None:
             yield _of_health(account, gpu, condition)
@@ -124,7 +124,7 @@ def _of_health(account: Account, gpu: Account, condition: Account) -> Advice:
 
 def _hang(account: Account) -> Iterator[Advice]:
     """Yield advice about a hang from all GPUs together: the GPUs of all daemons show which one stopped first."""
-    hung = [(gpu, each) for gpu in account["gpus"] for each in gpu.get("conditions", ()) if each["check"] == "hang"]
+    hung = [(gpu, each) for gpu in account["gpus"] for each in gpu["conditions"] if each["check"] == "hang"]
     if not hung:
         return
     gpu, condition = min(hung, key=lambda each: str(each[1]["since"]))
@@ -141,7 +141,7 @@ def _events(account: Account) -> Iterator[Advice]:
     first = set(_unanswered(account))
     slow: list[tuple[Account, Account]] = []
     for gpu in account["gpus"]:
-        for condition in gpu.get("conditions", ()):  # absent in documents of older daemons
+        for condition in gpu["conditions"]:
             check, advice = condition["check"], _of_health(account, gpu, condition)
             if check == "straggler":
                 slow.append((gpu, condition))
@@ -294,7 +294,7 @@ def _used_alone(account: Account) -> list[Account]:
 
 def _is_for_media(gpu: Account) -> bool:
     """Return whether media engines work on the GPU, which neither SMs nor the real utilization show."""
-    return float(gpu.get("media_active_seconds", 0.0)) >= MEDIA_RATIO * float(gpu["gpu_seconds"]) > 0.0
+    return float(gpu["media_active_seconds"]) >= MEDIA_RATIO * float(gpu["gpu_seconds"]) > 0.0
 
 
 def _name(account: Account, gpu: Account) -> str:

@@ -21,7 +21,7 @@ def compared_jobs(first: Account, second: Account) -> dict[str, Any]:
     """
     quantities = {}
     for name in (quantity.name for quantity in JOB_QUANTITIES):
-        statistics = [account.get("statistics", {}).get(name) for account in (first, second)]
+        statistics = [account["statistics"].get(name) for account in (first, second)]
         if statistics == [None, None]:
             continue
         means = [each and each["mean"] for each in statistics]
@@ -86,7 +86,7 @@ def comparison_rows(quantities: Mapping[str, Mapping[str, Any]]) -> list[list[st
 
 def _facts(account: Account) -> dict[str, Any]:
     names = ("owner", "state", "begin", "end", "elapsed_seconds", "gpu_count", "coverage", "statistics")
-    facts = {name: account.get(name) for name in names}
+    facts = {name: account[name] for name in names}
     return facts | {"gpu_seconds": account["total"]["gpu_seconds"], "joules": joules(account["total"])}
 
 

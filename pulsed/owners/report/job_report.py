@@ -176,7 +176,7 @@ def _statistic_rows(account: Account) -> Sequence[Sequence[str]]:
     """Return the table of mean and spread of quantities."""
     rows = [["", "mean", "+- over GPUs", "+- over time", ""]]
     for name, title, size, unit in JOB_QUANTITIES:
-        if (statistic := account.get("statistics", {}).get(name)) is not None:  # absent in documents of older daemons
+        if (statistic := account["statistics"].get(name)) is not None:
             ratio = known_ratio(statistic, account["total"])
             spreads = [
                 MISSING if statistic[of] is None else f"{statistic[of] / size:.0f}" for of in ("over_gpus", "over_time")
@@ -207,7 +207,7 @@ def _energy(total: Account, gpus: Sequence[Account], unit: _Unit) -> str:
     if used is None:
         return ""
     idle = sum(by_state(total, "idle_energy_joules").values())
-    mark = "at least " if without_energy(gpus) else "about " if total.get("estimated_joules") else ""
+    mark = "at least " if without_energy(gpus) else "about " if total["estimated_joules"] else ""
     texts = [f"{mark}{used / unit.size:.1f} {unit.name}", f"{idle / unit.size:.1f} of it while idle" if idle else ""]
     if mark == "about ":
         texts.append("by the slices of MIG instances in use")
@@ -231,7 +231,7 @@ def _cost(cost: Mapping[str, Any] | None, total: Account) -> str:
 def _allocated(account: Account, time: _Unit, energy: _Unit) -> str:
     """Return time, energy and cost by the parts of GPUs that the scheduler gave the job."""
     total, cost = account["total"], account["cost"] or {}
-    if (seconds := total.get("allocated_gpu_seconds")) is None:  # absent in documents of older daemons
+    if (seconds := total["allocated_gpu_seconds"]) is None:
         return ""
     texts = [f"{seconds / time.size:.1f} {time.name}"]
     if (used := total["allocated_joules"]) is not None:
@@ -251,7 +251,7 @@ def _memory(gpus: Sequence[Account]) -> str:
 
 
 def _host(account: Account) -> str:
-    hosts = account.get("hosts", ())  # absent in documents of older daemons
+    hosts = account["hosts"]
     cpu = [host["cpu_seconds"] for host in hosts if host["cpu_seconds"] is not None]
     peaks = [host for host in hosts if host["memory_peak_bytes"] is not None]
     texts = []
@@ -345,7 +345,7 @@ def _unknown(account: Account) -> Iterator[str]:
         unknown = seconds(total, f"{word}_unknown_seconds")
         if unknown > 0.01 * total["gpu_seconds"] > 0.0:
             yield f"{name} of {percent(unknown / total['gpu_seconds'])} of the observed time"
-    for each in account.get("not_judged", ()):  # absent in documents of older daemons
+    for each in account["not_judged"]:
         yield not_judged_text(each)
     low, high = (total[bound] for bound in ("lower", "upper"))
     if any(is_of_board(account["owner"], gpu) for gpu in account["gpus"]):
@@ -392,7 +392,7 @@ def _cpu_energy(account: Account, unit: _Unit) -> str:
 
 def _earlier(account: Account) -> str:
     """Return when earlier accounts of the same name were."""
-    earlier = account.get("earlier", [])  # absent in documents of older daemons
+    earlier = account.get("earlier", [])  # absent in lists
     spans = [f"{_minute(each['begin'])} to {_minute(each['end']) or 'now'}" for each in earlier[:MAX_EARLIER]]
     rest = f" and {len(earlier) - MAX_EARLIER} more" if len(earlier) > MAX_EARLIER else ""
     return f"{', '.join(spans)}{rest}; not in these numbers" if spans else ""

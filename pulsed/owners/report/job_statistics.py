@@ -89,8 +89,8 @@ def timeline_numbers(timeline: Timeline) -> TimelineNumbers:
 
 def sparkline(account: Account) -> str:
     """Return the real utilization over the life of an owner as a line of blocks, from 0 to 1; a gap is a space."""
-    line = account.get("timeline")  # absent in documents of older daemons
-    pairs = zip(line["gpu_seconds"], line["real_utilization_seconds"], strict=True) if line else ()
+    line = account["timeline"]
+    pairs = zip(line["gpu_seconds"], line["real_utilization_seconds"], strict=True)
     ratios = [integral / seconds if seconds > 0.0 else None for seconds, integral in pairs]
     return trend(ratios, len(ratios), 1.0)
 
@@ -108,7 +108,7 @@ def total_statistics(gpus: Sequence[Account]) -> dict[str, dict[str, Any]]:
     """Return a `JobStatistic` of each quantity that was known of a GPU."""
     statistics = {}
     for name in (quantity.name for quantity in JOB_QUANTITIES):
-        each_gpu = [gpu.get("statistics", {}).get(name) for gpu in gpus]  # absent in documents of older daemons
+        each_gpu = [gpu["statistics"].get(name) for gpu in gpus]
         per_gpu = [GpuStatistic(each["mean"], each["over_time"], each["seconds"]) for each in each_gpu if each]
         if per_gpu:
             statistics[name] = _over_gpus(per_gpu)._asdict()
@@ -198,18 +198,13 @@ def cpu_joules(account: Account) -> float:
 
 def shared_ratio(account: Account) -> float:
     """Return the share of the time with a known network in which other owners had GPUs of the same nodes."""
-    shared = sum(host.get("network_shared_seconds", 0.0) for host in _hosts(account))
+    shared = sum(host.get("network_shared_seconds", 0.0) for host in account["hosts"])
     seconds = _sums(account)[RECEIVE].seconds
     return min(shared / seconds, 1.0) if seconds >= MIN_SECONDS else 0.0
 
 
-def _hosts(account: Account) -> Sequence[Account]:
-    hosts: Sequence[Account] = account.get("hosts", ())  # absent in documents of older daemons, as is `balance`
-    return hosts
-
-
 def _sums(account: Account) -> dict[str, BalanceSums]:
-    sums = added(host.get("balance") for host in _hosts(account)) or {}
+    sums = added(host.get("balance") for host in account["hosts"]) or {}
     return {name: BalanceSums(**sums.get(name, {})) for name in BALANCED}
 
 

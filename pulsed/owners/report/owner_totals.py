@@ -169,7 +169,7 @@ class GroupSums:
             self.pods.add(gpu.account.owner.name)
         name = gpu.result.shown_class.workload_class
         self.classes[name] = self.classes.get(name, 0.0) + share
-        if (ratio := gpu.result.real_utilization.ratio) is not None:
+        if (ratio := gpu.result.real_utilization.ratio.value) is not None:
             self.known_shares += share
             self.real_utilization += share * ratio
         if (used := gpu.memory_used_bytes) is not None:

@@ -58,7 +58,7 @@ _FINDING = TextColumn("FINDING", lambda account: first_finding(account) or "")
 def first_finding(account: Account) -> str | None:
     """Return the name and the numbers of the first advice, otherwise the reason for its absence; None without both."""
     advice = account["advice"]
-    if not advice and account.get("exempt"):  # absent in documents of older daemons
+    if not advice and account["exempt"]:
         return f"exempt: {account['exempt']}"
     return f"{advice[0]['id']}: {advice[0]['evidence']}" if advice else None
 

@@ -83,9 +83,7 @@ def merged_usage(reports: Mapping[str, Row], labels: Sequence[str]) -> MergedUsa
     Parts of rows belong to nodes. For nodes with the same GPUs, the daemon with the most GPUs of the node counts.
     """
     parts = [
-        (daemon, node, frozenset(gpus))
-        for daemon, report in reports.items()
-        for node, gpus in report.get("gpus", {}).items()  # absent in reports of older daemons
+        (daemon, node, frozenset(gpus)) for daemon, report in reports.items() for node, gpus in report["gpus"].items()
     ]
     counted: dict[str, tuple[str, str]] = {}
     dropped: dict[tuple[str, str], str] = {}
@@ -106,20 +104,11 @@ def merged_usage(reports: Mapping[str, Row], labels: Sequence[str]) -> MergedUsa
     def kept(name: Literal["rows", "worst"]) -> Iterator[Row]:
         for daemon, report in reports.items():
             for row in report[name]:
-                nodes = _nodes(row)
+                nodes = row["nodes"]
                 if left := {node: part for node, part in nodes.items() if (daemon, node) not in dropped}:
                     yield row if len(left) == len(nodes) else with_parts(row, left)
 
     return MergedUsage(merged_rows(kept("rows"), labels), merged_jobs(kept("worst")), duplicates)
-
-
-def _nodes(row: Row) -> Mapping[str, Row]:
-    """Return the parts of a row by node; a row of an older daemon is a single part with all its jobs."""
-    if "nodes" in row:
-        nodes: Mapping[str, Row] = row["nodes"]
-        return nodes
-    part = {name: row[name] for name in (*SUMS, "cost", "co2_grams", "gpu_count") if name in row}
-    return {"": part | {"job_keys": [f"{id(row)} {number}" for number in range(row.get("jobs", 1))]}}
 
 
 def with_parts(row: Row, nodes: Mapping[str, Row]) -> Row:
@@ -150,8 +139,8 @@ def merged_rows(rows: Iterable[Row], labels: Sequence[str]) -> list[Row]:
 
 def _joined_parts(first: Row, second: Row) -> Mapping[str, Row]:
     """Return the parts of two rows, merged by node."""
-    nodes = dict(_nodes(first))
-    for node, part in _nodes(second).items():
+    nodes = dict(first["nodes"])
+    for node, part in second["nodes"].items():
         if node in nodes:
             before = nodes[node]
             sums = added({name: each.get(name) for name in SUMS} for each in (before, part))
@@ -219,12 +208,12 @@ def _energy(row: Account) -> str:
 
 
 def _allocated(row: Account) -> str:
-    seconds = row.get("allocated_gpu_seconds")  # absent in reports of older daemons
+    seconds = row["allocated_gpu_seconds"]
     return MISSING if seconds is None else _hours(seconds)
 
 
 def _co2(row: Account) -> str:
-    grams = row.get("co2_grams")  # absent in reports of older daemons
+    grams = row["co2_grams"]
     return MISSING if grams is None else f"{grams / 1000.0:,.1f}"
 
 
@@ -270,7 +259,7 @@ def usage_table(report: Mapping[str, Any]) -> str:
     title = f"{notice}Jobs and pods that ran in the last {duration_text(report['seconds'])}, each as a whole"
     if not rows:
         return f"{title}: none\n"
-    jobs = {key for row in rows for key in job_keys(_nodes(row).values())}
+    jobs = {key for row in rows for key in job_keys(row["nodes"].values())}
     sums = added({name: row.get(name) for name in SUMS} for row in rows)
     total = {**sums, "jobs": len(jobs), "cost": reduce(_cost_sum, [row["cost"] for row in rows])}
     total["co2_grams"] = added(row.get("co2_grams") for row in rows)

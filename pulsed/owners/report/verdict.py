@@ -38,7 +38,7 @@ def verdict_of(account: Account) -> str:
     work = f"{percent(ratio)} real utilization on {count}"
     if any(is_of_board(account["owner"], gpu) for gpu in gpus):
         return f"Not known: which MIG instances of the board are this job's ({work} if all jobs did the same)."
-    if account.get("exempt"):  # absent in documents of older daemons
+    if account["exempt"]:
         return f"Exempt from findings ({account['exempt']}): {work}."
     by_advice = {each["id"]: each["evidence"] for each in account["advice"]}
     if "hang" in by_advice:
@@ -68,7 +68,7 @@ def outlier_text(account: Account) -> str | None:
     if least >= LESS_WORK_RATIO * usual:
         return None
     causes = [f"{percent(_idle_ratio(gpu))} idle"] if _idle_ratio(gpu) >= 0.01 else []
-    for condition in gpu.get("conditions", ()):
+    for condition in gpu["conditions"]:
         over = f", over since {_clock(condition['until'])}" if condition["until"] is not None else ""
         causes.append(f"{condition['message'] or condition['check']} at {_clock(condition['since'])}{over}")
     share = f"{percent(least / usual)} of the work" if usual > 0.0 else "less work"

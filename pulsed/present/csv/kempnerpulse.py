@@ -78,8 +78,8 @@ def model(name: str) -> str:
 
 def real_utilization(sample: GpuRow, weights: Weights) -> float | None:
     """Return the percentage that the present inputs determine, 0..100; None if it would be an estimate."""
-    real = sample.result.real_utilization
-    settled = real.lower if real.upper - real.lower <= SETTLED else real.ratio if real.coverage >= 1 else None
+    ratio, coverage = sample.result.real_utilization
+    settled = ratio.low if ratio.width <= SETTLED else ratio.value if coverage >= 1 else None
     if settled is None:
         return None
     summed = _summed(sample.reading, weights)

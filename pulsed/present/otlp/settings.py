@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pulsed.config.settings import Kind, Problem, Settings, TableKind, setting
 from pulsed.config.values import Duration, FileName, SecretFileName, Switch, matching
-from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_token
+from pulsed.http.credentials import authorization, unusable_files
 
 
 def receiver_url(value: str) -> str:
@@ -128,20 +128,8 @@ class OtlpSettings(Settings):
 
     def unusable(self) -> Iterator[Problem]:
         """Yield files that cannot be read."""
-        try:
-            if self.bearer_token_file is not None:
-                read_token(self.bearer_token_file)
-        except BadCredentials as error:
-            yield "bearer_token_file", f"{error}; name a file that pulsed's user may read"
-        for key, files in (
-            ("ca_file", (self.ca_file or "",)),
-            ("cert_file", ("", self.cert_file or "", self.key_file or "")),
-        ):
-            if any(files):
-                try:
-                    ClientTls(*files).context()
-                except BadTlsFiles as error:
-                    yield key, f"{error.files} cannot be used: {error.reason}; name PEM files that belong together"
+        secrets = {"bearer_token_file": lambda: authorization("", self.bearer_token_file)}
+        yield from unusable_files(secrets, self.ca_file, self.cert_file, self.key_file)
 
 
 def _is_installed() -> bool:

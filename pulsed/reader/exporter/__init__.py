@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pulsed.config.settings import Entry, ListKind, Problem, is_text, setting
 from pulsed.config.values import Duration, FileName, Secret, SecretFileName, Size, Switch, Text, is_path, not_empty
 from pulsed.errors import ConfigError
-from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_password, read_token
+from pulsed.http.credentials import BadCredentials, authorization, read_password, unusable_files
 from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
 from pulsed.model.gpu import LABEL_NAME, RESERVED_LABELS
 from pulsed.reader.source import SourceSection
@@ -233,24 +233,11 @@ class ExporterSettings(SourceSection):
                     f"targets[{number}]",
                     f"{target.url} is not a file; for an exporter, write http://{host}:9400/metrics",
                 )
-        for key, file, read in (
-            ("password_file", self.password_file, read_password),
-            ("bearer_token_file", self.bearer_token_file, read_token),
-        ):
-            try:
-                if file is not None:
-                    read(file)
-            except BadCredentials as error:
-                yield key, f"{error}; name a file that pulsed's user may read"
-        if self.ca_file or self.cert_file:
-            for key, ca, cert, cert_key in (
-                ("ca_file", self.ca_file, None, None),
-                ("cert_file", None, self.cert_file, self.key_file),
-            ):
-                try:
-                    ClientTls(ca or "", cert or "", cert_key or "").context()
-                except BadTlsFiles as error:
-                    yield key, f"{error.files} cannot be used: {error.reason}; name PEM files that belong together"
+        secrets = {
+            "password_file": lambda: self.password_file and read_password(self.password_file),
+            "bearer_token_file": lambda: authorization("", self.bearer_token_file),
+        }
+        yield from unusable_files(secrets, self.ca_file, self.cert_file, self.key_file)
 
     def check_password_file(self) -> None:
         """Raise `ConfigError` if there is a file with the password that cannot be read."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from pulsed.apps.top.session import TopSession, WrongCommand
@@ -30,31 +32,37 @@ async def pressed(top: Running, names: str) -> None:
     await top.press(*(NAMES.get(name, name) for name in names.split()))
 
 
-@pytest.mark.parametrize(
-    ("names", "view", "gpu"),
-    [
-        ("j", "fleet", "1"),
-        ("j down", "fleet", "2"),
-        ("j down k", "fleet", "1"),
-        ("j up up", "fleet", "0"),
-        ("right right left", "fleet", "1"),
-        ("pagedown", "fleet", "6"),
-        ("pagedown pageup", "fleet", "0"),
-        ("end", "fleet", "8"),
-        ("end home", "fleet", "0"),
-        ("j enter", "gpu", "1"),
-        ("3 enter", "gpu", "0"),
-        ("4 enter", "events", "0"),
-        ("2 escape", "fleet", "0"),
-        ("5 q", "fleet", "0"),
-        ("?", "help", "0"),
-        ("tab", "fleet", "0"),
-    ],
-)
-async def test_a_key_selects_a_gpu_or_opens_a_view(names: str, view: str, gpu: str) -> None:
+async def shown(top: Running, expected: tuple[str, str], case: str) -> None:
+    await eventually(lambda: (top.session.view.view, top.selected) == expected, case=case)
+
+
+KEYS = [
+    ("j", "fleet", "1"),
+    ("j down", "fleet", "2"),
+    ("j down k", "fleet", "1"),
+    ("j up up", "fleet", "0"),
+    ("right right left", "fleet", "1"),
+    ("pagedown", "fleet", "6"),
+    ("pagedown pageup", "fleet", "0"),
+    ("end", "fleet", "8"),
+    ("end home", "fleet", "0"),
+    ("j enter", "gpu", "1"),
+    ("3 enter", "gpu", "0"),
+    ("4 enter", "events", "0"),
+    ("2 escape", "fleet", "0"),
+    ("5 q", "fleet", "0"),
+    ("?", "help", "0"),
+    ("tab", "fleet", "0"),
+]
+
+
+async def test_a_key_selects_a_gpu_or_opens_a_view() -> None:
     async with running((120, 24)) as top:
-        await pressed(top, names)
-        await eventually(lambda: (top.session.view.view, top.selected) == (view, gpu))
+        for names, view, gpu in KEYS:
+            await pressed(top, names)
+            await shown(top, (view, gpu), names)
+            await top.press("1", "home")
+            await shown(top, ("fleet", "0"), names)
 
 
 @pytest.mark.parametrize(
@@ -119,20 +127,25 @@ async def test_a_wrong_command_is_a_message() -> None:
         await top.shows("a value after ru is missing")
 
 
-@pytest.mark.parametrize(
-    ("names", "gpus"),
-    [
-        ("/ u s e = h e l d | u s e = f r e e enter", "3 4"),
-        ("/ u s e = h e l d enter escape", "0 1 2 3 4 5 6 7:3 8"),
-        (": s o r t space r u enter", "0 2 8 5 3 4 1 6 7:3"),
-        ("s r", "7:3 6 1 4 3 5 8 2 0"),
-        (": s o r t space w a s t e enter", "3 1 4 6 7:3 5 8 0 2"),
-    ],
-)
-async def test_filter_and_order(names: str, gpus: str) -> None:
+def lists(top: Running, names: str) -> bool:
+    return " ".join(gpu.name for gpu in top.session.view.shown(top.session.model)) == names
+
+
+ORDERS = [
+    ("/ u s e = h e l d | u s e = f r e e enter", "3 4"),
+    ("/ u s e = h e l d enter escape", "0 1 2 3 4 5 6 7:3 8"),
+    (": s o r t space r u enter", "0 2 8 5 3 4 1 6 7:3"),
+    ("s r", "7:3 6 1 4 3 5 8 2 0"),
+    (": s o r t space w a s t e enter", "3 1 4 6 7:3 5 8 0 2"),
+]
+
+
+async def test_filter_and_order() -> None:
     async with running() as top:
-        await pressed(top, names)
-        await eventually(lambda: " ".join(gpu.name for gpu in top.session.view.shown(top.session.model)) == gpus)
+        for names, gpus in ORDERS:
+            top.session.view = ViewState()
+            await pressed(top, names)
+            await eventually(partial(lists, top, gpus), case=names)
 
 
 async def test_layout_pause_and_window_are_changed_by_a_key() -> None:
@@ -144,20 +157,26 @@ async def test_layout_pause_and_window_are_changed_by_a_key() -> None:
         await eventually(lambda: (view.layout, view.sort, view.window) == ("auto", "ru", 300.0))
 
 
-@pytest.mark.parametrize(
-    ("names", "prompt"),
-    [
-        (": x escape", None),
-        (": x ctrl+u", None),
-        (": x backspace q tab", ":q"),
-        (": x backspace backspace", None),
-        ("/ a", "/a"),
-    ],
-)
-async def test_a_prompt_can_be_edited_and_left(names: str, prompt: str | None) -> None:
+def ends_with(top: Running, beginning: str) -> bool:
+    return top.lines[-1].startswith(beginning)
+
+
+PROMPTS = [
+    (": x escape", None),
+    (": x ctrl+u", None),
+    (": x backspace q tab", ":q"),
+    (": x backspace backspace", None),
+    ("/ a", "/a"),
+]
+
+
+async def test_a_prompt_can_be_edited_and_left() -> None:
     async with running() as top:
-        await pressed(top, names)
-        await eventually(lambda: top.lines[-1].startswith("? help" if prompt is None else prompt))
+        for names, prompt in PROMPTS:
+            await pressed(top, names)
+            await eventually(partial(ends_with, top, "? help" if prompt is None else prompt), case=names)
+            if prompt is not None:
+                await top.press("escape")
 
 
 async def test_a_list_scrolls_and_changes_are_selected() -> None:

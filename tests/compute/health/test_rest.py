@@ -16,6 +16,7 @@ from pulsed.model.gpu import Device
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.tick import Extras
 from tests.compute.health.sim import GPU, HealthTick, Sim
+from tests.support.nightly import nightly_after
 
 CHOICES: Mapping[str, tuple[float | None, ...]] = {
     "temperature_celsius": (60.0, 60.0, 85.0, 95.0, None),
@@ -70,7 +71,7 @@ def lived(seed: int) -> list[HealthTick]:
     return [step(sim, seed, at, readings) for at in range(300)]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", nightly_after(2, range(8)))
 def test_a_check_that_rests_has_the_state_of_one_that_is_evaluated(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     resting = lived(seed)
     for kind in (Rule, Increase, XidRule):

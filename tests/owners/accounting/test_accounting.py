@@ -19,7 +19,7 @@ from pulsed.model.owner import Owner, Owners, OwnerUse, pod
 from pulsed.model.raw_tick import Dialect
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import CLASSES, NOTHING, Reading
-from pulsed.owners.accounting import MAX_ABSENT_GPUS, SILENT_SECONDS, OwnerAccounting
+from pulsed.owners.accounting import SILENT_SECONDS, OwnerAccounting
 from pulsed.owners.accounting.account import OTHER, OwnerAccount
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
@@ -506,13 +506,14 @@ def test_an_owner_of_a_gpu_that_is_forgotten_has_ended() -> None:
     assert (node.ended, account.end) == ([account], DAY + 3)
 
 
-def test_gpus_that_are_others_in_each_tick_are_not_kept() -> None:
+def test_gpus_that_are_others_in_each_tick_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pulsed.owners.accounting.MAX_ABSENT_GPUS", 8)
     node = Node()
-    for number in range(2 * MAX_ABSENT_GPUS):
+    for number in range(30):
         node.sees(((), RESTS), devices=(Device(Entity("gpu", "0", f"GPU-other-{number}")),))
     gc.collect()
     kept = [each for each in gc.get_objects() if isinstance(each, AccountedGpu)]
-    assert len([each for each in kept if each.device.entity.uuid.startswith("GPU-other-")]) <= MAX_ABSENT_GPUS + 2
+    assert len([each for each in kept if each.device.entity.uuid.startswith("GPU-other-")]) <= 8 + 2
 
 
 def test_an_owner_outlives_a_silence_of_its_target() -> None:

@@ -98,4 +98,3 @@ def test_the_incidents_of_an_owner_are_those_of_its_gpus() -> None:
     found = account_incidents(gpus)
     assert [(each["gpu"], each["cause"]) for each in found] == [("2", "ecc_uncorrectable"), ("1", "ecc_uncorrectable")]
     assert [each["id"] for each in found[0]["consequences"]] == ["hang"]
-    assert account_incidents([{"node": "n", "gpu": "0"}]) == []  # of an older daemon

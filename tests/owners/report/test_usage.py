@@ -106,17 +106,6 @@ def test_a_requeued_job_is_one_job_and_pods_are_several() -> None:
     assert {row["user"]: row["jobs"] for row in made["rows"]} == {"bob": 1, "": 2}
 
 
-def test_a_report_of_an_older_daemon_without_parts() -> None:
-    old = report([(BOB, gpus("n1"))])
-    del old["gpus"]
-    for row in (*old["rows"], *old["worst"]):
-        del row["nodes"]
-    old["rows"][0]["jobs"] = 3
-    merged = merged_usage({"a": old, "b": report([(BOB, gpus("n2"))])}, LABELS["user"])
-    assert [(row["jobs"], row["gpu_seconds"]) for row in merged.rows] == [(4, 2 * 4 * 4.0 * HOUR)]
-    assert [job["gpu_count"] for job in merged.worst] == [8]
-
-
 def test_the_list_has_a_line_for_each_job() -> None:
     first, second = document(*gpus("n1"), owner=BOB), document(*gpus("n2"), owner=BOB, begin=BEGIN + 2.0)
     earlier = document(*gpus("n1"), owner=BOB, begin=BEGIN - 1e6)

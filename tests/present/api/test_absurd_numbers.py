@@ -10,6 +10,7 @@ import pytest
 from pulsed.json_text import rfc3339, rfc3339_or_none
 from pulsed.model.clocks import Unix
 from pulsed.model.health import CheckState, Health, XidLast
+from pulsed.model.interval import exactly
 from pulsed.model.result import RealUtilization, ShownClass
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
@@ -25,8 +26,8 @@ PATHS = ("/gpus", "/gpus/0", "/gpus/0/history", "/jobs", "/health/gpus", "/conta
 async def test_no_route_fails(number: float) -> None:
     check = CheckState("xid_critical", "crit", Unix(number), Unix(number), "x", (("xid", number),), "x", True)
     result = SETTLED._replace(
-        real_utilization=RealUtilization(number, number, number, number, ()),
-        saturation=SATURATED._replace(ratio=number),
+        real_utilization=RealUtilization(exactly(number), number),
+        saturation=SATURATED._replace(ratio=exactly(number)),
         shown_class=ShownClass("idle", "idle", Unix(number)),
         counters=COUNTED._replace(values=(number,) * len(COUNTED.values), created=Unix(number)),
         health=Health(

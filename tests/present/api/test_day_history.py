@@ -44,14 +44,23 @@ def shown(day: DayHistory, history: History, count: int, seconds: float) -> Any:
     return json.loads(asyncio.run(written))
 
 
-@pytest.mark.parametrize(("count", "seconds"), [(60, 3600.0), (120, 3600.0), (30, 3600.0), (1440, 86400.0)])
-def test_points_are_those_of_all_samples(count: int, seconds: float) -> None:
-    """A point of less than a minute is its minute, but for the last 10 minutes."""
+@pytest.fixture(scope="module")
+def histories() -> tuple[DayHistory, History, DayHistory, History]:
+    """A day with the minutes of samples, and a history with all samples."""
     short, long = History(fields=FIELDS), History(86400.0, BYTES * 4, FIELDS)
     day, unused = DayHistory(short.fields, BYTES), DayHistory(long.fields, BYTES)
     samples = [second for second in range(5000) if not 1000 <= second < 1300]
     fed(day, short, samples)
     fed(unused, long, samples)
+    return day, short, unused, long
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(60, 3600.0), (120, 3600.0), (30, 3600.0), (1440, 86400.0)])
+def test_points_are_those_of_all_samples(
+    histories: tuple[DayHistory, History, DayHistory, History], count: int, seconds: float
+) -> None:
+    """A point of less than a minute is its minute, but for the last 10 minutes."""
+    day, short, unused, long = histories
     found = shown(day, short, count, seconds)
     places = [("made", gpu(0).device)]
     whole = json.loads(asyncio.run(write_points(long, unused, places, FIELDS, count, seconds, "here")))

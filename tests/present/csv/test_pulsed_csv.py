@@ -50,7 +50,7 @@ def test_a_row_per_gpu_with_empty_cells_for_what_is_missing() -> None:
     assert (whole["mig_id"], whole["saturation_ratio"], whole["health_state"]) == ("", "0.9", "warn")
     assert (instance["mig_id"], instance["mig_profile"]) == ("7", "1g.10gb")
     assert (instance["real_utilization_ratio"], instance["workload_class"]) == ("", "unknown")
-    assert instance["real_utilization_upper_ratio"] == repr(OPEN.real_utilization.upper)
+    assert instance["real_utilization_upper_ratio"] == repr(OPEN.real_utilization.ratio.high)
 
 
 def test_the_class_is_held_and_the_raw_one_beside_it() -> None:

@@ -14,16 +14,16 @@ FORGED = 'a\r# TYPE forged gauge\rforged{x="y"} 1\r'
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
-@pytest.mark.parametrize("text", [*CONTROLS, CONTROLS, FORGED, "\\r", '\\"\n'])
-def test_control_characters_are_written_out(text: str, openmetrics: bool) -> None:
-    family = GaugeMetricFamily("name", f"help {text}.", labels=["label"])
-    family.add_metric([f"begin{text}"], 1.0)
-    written = list(lines([family], openmetrics))
-    page = "".join(written)
-    assert page.splitlines() == page.removesuffix("\n").split("\n")
-    parse = parse_openmetrics if openmetrics else parse_text
-    (read,) = parse(f"{page}# EOF\n" if openmetrics else page)
-    (sample,) = read.samples
-    expected = "".join(f"\\u{ord(each):04x}" if each in CONTROLS and each != "\n" else each for each in text)
-    assert sample.labels == {"label": f"begin{expected}"}
-    assert read.documentation == f"help {expected}."
+def test_control_characters_are_written_out(openmetrics: bool) -> None:
+    for text in [*CONTROLS, CONTROLS, FORGED, "\\r", '\\"\n']:
+        family = GaugeMetricFamily("name", f"help {text}.", labels=["label"])
+        family.add_metric([f"begin{text}"], 1.0)
+        written = list(lines([family], openmetrics))
+        page = "".join(written)
+        assert page.splitlines() == page.removesuffix("\n").split("\n"), text
+        parse = parse_openmetrics if openmetrics else parse_text
+        (read,) = parse(f"{page}# EOF\n" if openmetrics else page)
+        (sample,) = read.samples
+        expected = "".join(f"\\u{ord(each):04x}" if each in CONTROLS and each != "\n" else each for each in text)
+        assert sample.labels == {"label": f"begin{expected}"}, text
+        assert read.documentation == f"help {expected}.", text

@@ -14,6 +14,7 @@ from typing import Any
 from pulsed.compute.class_table import RULES
 from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.health import Health
+from pulsed.model.interval import Interval, exactly
 from pulsed.model.owner import Owner
 from pulsed.model.result import RealUtilization, Result, Saturation, ShownClass, Workload
 from pulsed.model.vocabulary import Reading
@@ -59,9 +60,9 @@ READING = {
 
 def result(ratio: float | None, lower: float, upper: float, name: str, bottleneck: str, **changes: Any) -> Result:
     made = Result(
-        RealUtilization(ratio, lower, upper, 1.0, ()),
+        RealUtilization(Interval(lower, ratio, upper), 1.0),
         Workload(name, bottleneck),
-        Saturation(0.7, 0.7, 0.7, "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.7, 0.2, 0.05), 0.3, 0.7, ()),
+        Saturation(exactly(0.7), "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.7, 0.2, 0.05), 0.3, 0.7),
         ShownClass(name, bottleneck, Unix(TIME - 840), used=None if name == "unknown" else name != "idle"),
         COUNTED,
         WELL,
@@ -78,7 +79,7 @@ def owned(board: BoardGpu, *owners: Owner) -> BoardGpu:
 
 
 BOUNDED = result(None, 0.38, 0.61, "unknown", "unknown", saturation=NOT_SATURATED)._replace(
-    real_utilization=RealUtilization(None, 0.38, 0.61, 0.6, ("tensor_active_ratio",)),
+    real_utilization=RealUtilization(Interval(0.38, None, 0.61, ("tensor_active_ratio",)), 0.6),
     workload=Workload("unknown", "unknown", ("memory_bound", "mixed_or_moderate")),
 )
 NAMELESS: dict[str, float | None] = {**READING, "tensor_active_ratio": None, "memory_temperature_celsius": None}

@@ -24,7 +24,7 @@ def template() -> Any:
     return json.loads(json_bytes(dump_account(account)))
 
 
-def write_account_files(folder: Path, megabytes: int, days: int = 8, users: int = 100) -> int:
+def write_account_files(folder: Path, megabytes: float, days: int = 8, users: int = 100) -> int:
     """Write accounts of the last days, not of today, and return their number."""
     folder.mkdir(parents=True, exist_ok=True)
     saved, number, now = template(), 0, time.time()
@@ -32,7 +32,7 @@ def write_account_files(folder: Path, megabytes: int, days: int = 8, users: int 
         end = now - day * 86400
         path = folder / time.strftime("jobs-%Y-%m-%d.ndjson", time.gmtime(end))
         with path.open("wb") as file:
-            while file.tell() < megabytes * 2**20 // days:
+            while file.tell() < megabytes * 2**20 / days:
                 number += 1
                 saved["owner"] |= {"id": str(number), "user": f"user{number % users}"}
                 saved |= {"begin": end - 300, "first_seen": end - 300, "last_seen": end, "end": end}

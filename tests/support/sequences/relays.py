@@ -275,6 +275,6 @@ def _differences(good: GpuRow, relayed: GpuRow) -> Iterator[str]:
     owners, expected = (set(row.owners or ()) for row in (relayed, good))
     if not owners <= expected:
         yield f"the owners are {owners}, not {expected}"
-    found, true = relayed.result.real_utilization, good.result.real_utilization
-    if found.lower > true.upper + NOISE or found.upper < true.lower - NOISE:
-        yield f"the real utilization is {found.lower}..{found.upper}, not {true.lower}..{true.upper}"
+    found, true = relayed.result.real_utilization.ratio, good.result.real_utilization.ratio
+    if found.low > true.high + NOISE or found.high < true.low - NOISE:
+        yield f"the real utilization is {found.low}..{found.high}, not {true.low}..{true.high}"

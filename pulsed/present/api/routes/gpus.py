@@ -24,6 +24,7 @@ from pulsed.errors import did_you_mean
 from pulsed.host.node_checks import NODE_CHECK_IDS
 from pulsed.json_text import rfc3339
 from pulsed.model.clocks import Monotonic
+from pulsed.model.interval import Interval, between, exactly
 from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES
 from pulsed.present.api.documents import GPU, GPUS, GpuHealthShape, all_gpus, gpu_document, health_document, sources_of
 from pulsed.present.api.gpu_columns import SUMMARY_FIELDS, GpuColumnsShape, summary_document
@@ -294,12 +295,12 @@ def class_document(match: Match, settings: ComputeSettings) -> Document:
     device, reading, result = match.device, match.reading, match.result
     deriver = Deriver(settings)
     bounds = result.rollup_bounds or deriver.bounds(reading)
-    utilization = result.real_utilization.lower, result.real_utilization.upper
+    utilization = result.real_utilization.ratio
     rounding = 0.0 if match.target.tick is None else match.target.tick.layout.rounding
     allowed, io = deriver.reached_rules(device, reading, bounds, utilization, rounding)
     media = media_of(reading)
-    low, high = (*bounds.low, utilization[0], io[0], media), (*bounds.high, utilization[1], io[1], media)
-    ranges = dict(zip(VARIABLES, zip(low, high, strict=True), strict=True))
+    inputs_bounds = map(between, bounds.low, bounds.high)
+    ranges = dict(zip(VARIABLES, (*inputs_bounds, utilization, io, exactly(media)), strict=True))
     has_c2c = device.whole and c2c_of(device.model) is not None
     absent = () if has_c2c else tuple(name for name in C2C if getattr(reading, name) is None)
     inputs = {
@@ -335,21 +336,21 @@ def class_document(match: Match, settings: ComputeSettings) -> Document:
 def _condition(
     condition: Condition,
     settings: ComputeSettings,
-    ranges: Mapping[Variable, tuple[float, float]],
+    ranges: Mapping[Variable, Interval],
     inputs: Mapping[Variable, Sequence[str]],
 ) -> TriedConditionShape:
     """Return a condition with the bounds of its variable; it is open if it holds for a part of them."""
-    low, high = ranges[condition.variable]
+    bounds = ranges[condition.variable]
     threshold: float = getattr(settings.workload.thresholds, condition.threshold)
-    is_open = low < threshold <= high
+    is_open = bounds.low < threshold <= bounds.high
     return TriedConditionShape(
         variable=condition.variable,
         inputs=list(inputs[condition.variable]),
         comparison=condition.comparison,
         threshold=threshold,
-        low=low if isfinite(low) else None,
-        high=high if isfinite(high) else None,
-        holds=None if is_open else (high < threshold) == (condition.comparison == "<"),
+        low=bounds.low if isfinite(bounds.low) else None,
+        high=bounds.high if isfinite(bounds.high) else None,
+        holds=None if is_open else (bounds.high < threshold) == (condition.comparison == "<"),
     )
 
 
@@ -358,5 +359,5 @@ def _deciding(match: Match, rules: Sequence[Sequence[TriedConditionShape]]) -> I
     for conditions in rules:
         for condition in conditions:
             if condition.holds is None:
-                names = condition.inputs or match.result.real_utilization.missing
+                names = condition.inputs or match.result.real_utilization.ratio.missing
                 yield from (name for name in names if getattr(match.reading, name) is None)
