@@ -70,6 +70,7 @@ class Lane:
         """Wait for the lock; `release` must follow. Raises `LaneFull`.
 
         Args:
+            client: name of the client.
             is_gone: returns whether the client has disconnected.
         """
         own = self._waiting[client]

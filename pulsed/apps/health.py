@@ -57,6 +57,7 @@ def health(clients: Sequence[DaemonClient], format: str, out: TextIO, require_co
     Args:
         clients: of the daemons. If there are several, one without an answer is an unknown row.
         format: `table`, `json`, or `line`: one line with performance data, for Nagios.
+        out: where to print.
         require_coverage: share of the checks of each GPU that must be known, 0..1.
 
     Raises:
@@ -118,8 +119,10 @@ def forget(client: DaemonClient, gpu: str, node: str | None, out: TextIO) -> Non
     """Have a daemon forget an absent GPU.
 
     Args:
+        client: of the daemon.
         gpu: UUID or index of the GPU.
         node: its host, if several have such a GPU.
+        out: where to print what was forgotten.
 
     Raises:
         NotForgotten: the daemon refused; the message has its reason.

@@ -28,6 +28,8 @@ class OwnNodeExporter(Source):
     """An exporter that should serve the pages of one node, though its address may lead to another.
 
     Args:
+        source: the exporter.
+        node: name of the node.
         what: the exporter, for the error; empty: its target.
         remedy: what to do about a page of another node.
     """
@@ -112,7 +114,11 @@ class GpuName(NamedTuple):
 
 
 def gpus_of(tick: RawTick, node: str) -> frozenset[GpuName]:
-    """Return the GPUs of an exporter's page, including GPUs that have only MIG instances on it."""
+    """Return the GPUs of an exporter's page, including GPUs that have only MIG instances on it.
+
+    Args:
+        node: of the exporter.
+    """
     # A layout keeps series that are gone.
     return frozenset(
         GpuName(subject.entity.uuid, subject.entity.gpu)

@@ -164,6 +164,9 @@ def keys_of(entity: Entity, here: str) -> tuple[str, ...]:
 class GpuTable:
     """The states of all GPUs, by key.
 
+    Args:
+        settings: of all stages.
+
     Attributes:
         deriver: derives the results of a sample by these settings.
         plausibility: the limits of inputs by these settings.

@@ -48,6 +48,7 @@ class PresenceTracker:
     """Remembers the absent GPUs of one target, and forgets those that are gone.
 
     Args:
+        table: the states of all GPUs.
         here: the node of devices whose source does not name it.
 
     Attributes:

@@ -292,6 +292,8 @@ class TrackedSample(NamedTuple):
 
     Attributes:
         device: as last seen.
+        decision: about the sample.
+        freshness: of its inputs.
         now: seconds since the first sample of the GPU.
         time: in Unix seconds.
     """

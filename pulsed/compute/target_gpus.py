@@ -50,6 +50,7 @@ class Tracker:
     comes late, or if the clock restarted, as with another source of the same name.
 
     Args:
+        table: the states of all GPUs.
         here: the node of devices whose source does not name it.
 
     Attributes:

@@ -22,8 +22,13 @@ class Collection(Feature):
     """The collectors, their health and what is known of the cluster.
 
     Args:
+        config: the configuration at the start.
         store: where the collectors store their ticks.
         observe: called with the seconds that each layer spends on a tick.
+        on_tick: called with each tick.
+
+    Attributes:
+        pool: the collectors.
     """
 
     name = "collectors"

@@ -49,6 +49,7 @@ class FeatureSet:
     """The features in their order.
 
     Attributes:
+        by_class: the features.
         failures: failed calls of features, by the name of the feature.
     """
 

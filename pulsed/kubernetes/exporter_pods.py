@@ -96,6 +96,8 @@ class ExporterEndpoint:
     Attributes:
         target: name that stays the same when the exporter's pod is replaced.
         url: of its page.
+        namespace: of the pod.
+        pod: name of the pod.
         node: that it runs on.
     """
 

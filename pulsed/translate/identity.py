@@ -106,6 +106,7 @@ def exporter_entities(
     collectors only, whose labels from DCGM's fields name another GPU (dcgm-exporter 4.8).
 
     Args:
+        layout: the page.
         blocks: the rows that are present.
         node: the host of rows that do not name one.
         texts: of each device, from rows of DCGM's fields of this page and earlier ones; updated.

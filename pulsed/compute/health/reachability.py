@@ -148,6 +148,8 @@ class Restarted(NamedTuple):
 
     Attributes:
         gpu: when the GPU was, with its driver or node, in seconds of its clock; None: it was not.
+        engine: whether the host engine was.
+        exporter: whether the exporter was.
     """
 
     gpu: GpuSeconds | None

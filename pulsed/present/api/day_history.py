@@ -77,7 +77,13 @@ class _Number:
 
 
 class _Minute:
-    """The current minute of one GPU, with so many words (states) and numbers."""
+    """The current minute of one GPU.
+
+    Args:
+        device: the GPU.
+        words: number of states.
+        numbers: number of numbers.
+    """
 
     __slots__ = ("_numbers", "_states", "device")
 

@@ -258,6 +258,8 @@ def _instance_row(board: Mapping[str, float], part: MigSlice, alone: Mapping[str
     """Return the row of a MIG instance: its profiling metrics and memory, and the rest of its board.
 
     Args:
+        board: the values of the board.
+        part: the instance.
         alone: the values of a GPU with the instance's work.
     """
     memory = {name: round(part.memory * alone[f"DEV_FB_{name}"]) for name in ("USED", "FREE", "RESERVED")}

@@ -24,6 +24,8 @@ class ProcessList:
     """The processes of one GPU, listed at an interval.
 
     Args:
+        board: the GPU.
+        instances: its MIG instances.
         interval: seconds.
         first: share of the interval, 0..1, after which the second list follows the first.
 
