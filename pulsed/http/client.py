@@ -265,8 +265,8 @@ class _Connection(ResponseHandler):
     """A connection that ends at once when it is closed: without the goodbye of TLS, which a server may never answer."""
 
     def is_connected(self) -> bool:
-        """Return whether the next request can use it: not after an answer without a request, as a proxy's 408 to an idle
-        connection, which would otherwise be read as the next answer."""
+        """Return whether the next request can use it: not after an answer without a request, as a proxy's 408 to an
+        idle connection, which would otherwise be read as the next answer."""
         return super().is_connected() and not self.should_close
 
     def close(self) -> None:
