@@ -204,7 +204,7 @@ def test_a_record_that_was_cut_exports_the_first_rows(
     rows = export_of(recorded(make, tmp_path / name, monkeypatch, 6))
     data, cut = (tmp_path / name).read_bytes(), tmp_path / "cut"
     seen = set()
-    for end in range(0, len(data), max(1, len(data) * SHARE // 150)):
+    for end in range(0, len(data), max(1, len(data) * SHARE // 300)):
         cut.write_bytes(data[:end])
         text = exported(cut)
         assert rows.startswith(text)
