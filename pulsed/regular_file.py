@@ -62,6 +62,15 @@ def open_regular(
     return descriptor
 
 
+def text_of(path: Path, limit: int = -1) -> str:
+    """Return what a file of the kernel has, at most `limit` characters; empty if unreadable, as of a removed device."""
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            return file.read(limit).strip()
+    except OSError:
+        return ""
+
+
 def read_regular(path: str | Path, limit: int, *, follow_links: bool = True) -> bytes:
     """Return the content of a regular file.
 

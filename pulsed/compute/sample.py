@@ -12,7 +12,14 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
-from pulsed.compute.plausibility_rules import ACTIVITY, MIN_FRACTIONAL, POWERS, UTILIZATIONS, PlausibilitySettings
+from pulsed.compute.plausibility_rules import (
+    ACTIVITY,
+    MEASURED,
+    MIN_FRACTIONAL,
+    POWERS,
+    UTILIZATIONS,
+    PlausibilitySettings,
+)
 from pulsed.model.clocks import EPOCH, START, GpuSeconds, Monotonic, Unix
 from pulsed.model.gpu import Device
 from pulsed.model.tick import Tick
@@ -134,7 +141,8 @@ VITAL = (
     "graphics_engine_active_ratio",
     "energy_joules_total",
 )
-"""A GPU without any of these is not measured: settings, limits and the memory in use may come from a cache."""
+"""A GPU without any of these is not measured: settings, limits and the memory in use may come from a cache. With any
+other measured value it still answers."""
 
 InputState = Literal["present", "repeated", "unmeasured", "blank", "stale"]
 
@@ -146,6 +154,7 @@ BUSY_WATTS = 100.0
 """No GPU draws this much for minutes without a change in its power."""
 
 _vital = itemgetter(*(POSITION[name] for name in VITAL))
+_measured = itemgetter(*(POSITION[name] for name in MEASURED))
 _activity = itemgetter(*(POSITION[name] for name in (*ACTIVITY, *UTILIZATIONS)))
 _powers = itemgetter(*(POSITION[name] for name in POWERS))
 
@@ -161,7 +170,7 @@ class Freshness:
     Attributes:
         state: of the newest sample. `present`: it has vital values, and differs from the sample before; `repeated`: it
             does not differ; `stale`: repeated until its values are certainly old; `unmeasured`: it has no vital value,
-            but the memory in use, so that the GPU answers; `blank`: it has neither.
+            but another measured one, so that the GPU answers; `blank`: it has neither.
         age: seconds since its vital values were current; None if there never were any.
         refresh: seconds for which the source repeats its values: the longer one of the last two periods between
             samples that differ. The first period began before the first sample, and one in which samples were lost
@@ -233,7 +242,7 @@ class Freshness:
         last = self._last
         if reading != last:
             if not is_measured(reading):
-                self.state = "blank" if reading.memory_used_bytes is None else "unmeasured"
+                self.state = "blank" if _measured(reading) == _NO_MEASURED else "unmeasured"
             else:
                 self.state = "present"
                 if last is not NOTHING:
@@ -301,7 +310,7 @@ def fractional(reading: Reading) -> int:
     return sum(value is not None and 0.0 < value < 1.0 for value in _activity(reading)[: len(ACTIVITY)])
 
 
-_NO_VITAL = _vital(NOTHING)
+_NO_VITAL, _NO_MEASURED = _vital(NOTHING), _measured(NOTHING)
 
 
 def has_passed(seconds: float, since: GpuSeconds, now: GpuSeconds) -> bool:

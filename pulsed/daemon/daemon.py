@@ -102,7 +102,7 @@ class Daemon:
         """Serve until a signal; return the exit code."""
         server = self._server()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
+        loop.add_signal_handler(signal.SIGHUP, self._tasks.start, "reload", self._reload)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, server, number)
         for listener in listeners:
@@ -128,9 +128,6 @@ class Daemon:
         self._deadline.saved()
         log.info("stopped")
         return 0
-
-    def _reload_on_signal(self) -> None:
-        self._tasks.start("reload", self._reload)
 
     async def _reload(self) -> None:
         await self.reload()

@@ -14,7 +14,7 @@ from pulsed.model.host import PORT_COUNTERS, InfinibandPort, JobHostUsage, PciGp
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 from pulsed.owners.attribution.gpu_processes import are_visible
-from pulsed.regular_file import read_regular
+from pulsed.regular_file import read_regular, text_of
 
 _NVIDIA = "0x10de"
 _DISPLAY_CLASSES = ("0x0300", "0x0302")
@@ -67,15 +67,6 @@ def _gpu(root: Path, device: Path) -> PciGpu:
     minor = _MINOR.search(text_of(root / f"proc/driver/nvidia/gpus/{device.name}/information"))
     is_usable = minor is not None and (root / f"dev/nvidia{minor[1]}").exists()
     return PciGpu(f"{device.name.upper():0>16}", driver, is_usable)
-
-
-def text_of(path: Path, limit: int = -1) -> str:
-    """Return a file's content, at most `limit` characters; empty if unreadable, as of a removed device."""
-    try:
-        with path.open(encoding="ascii", errors="replace") as file:
-            return file.read(limit).strip()
-    except OSError:
-        return ""
 
 
 def read_ports(root: Path, counters: Collection[str] = PORT_COUNTERS) -> tuple[InfinibandPort, ...] | None:

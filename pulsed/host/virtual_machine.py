@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pulsed.host.kernel_files import text_of
+from pulsed.regular_file import text_of
 
 _FLAGS = re.compile(r"^flags\s*:(.*)$", re.MULTILINE)
 _FLAG = "hypervisor"

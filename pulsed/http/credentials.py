@@ -232,10 +232,13 @@ def unusable_files(
             read()
         except BadCredentials as error:
             yield key, f"{error}; name a file that pulsed's user may read"
-    for key, files in (("ca_file", (ca_file,)), ("cert_file", (None, cert_file, key_file))):
+    for key, file, tls in (
+        ("ca_file", ca_file, ClientTls(ca_file or "")),
+        ("cert_file", cert_file, ClientTls("", cert_file or "", key_file or "")),
+    ):
         try:
-            if any(files):
-                ClientTls(*[file or "" for file in files]).context()
+            if file is not None:
+                tls.context()
         except BadTlsFiles as error:
             yield key, f"{error.files} cannot be used: {error.reason}; {advice}"
 

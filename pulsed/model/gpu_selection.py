@@ -102,14 +102,13 @@ def parse(text: str, origin: str = "--gpus") -> GpuSelection:
         return GpuSelection(everything=True, origin=origin)
     if text.strip().lower() in _NOTHING:
         return GpuSelection(origin=origin)
-    parts = [part.strip() for part in text.split(",")]
-    for part in parts:
-        if not (_INDEX.fullmatch(part) or _is_range(part) or _INSTANCE.fullmatch(part) or _UUID.fullmatch(part)):
-            raise UsageError(
-                f"{origin} {text!r}: {part!r} names no GPU",
-                "Write indexes (0,2-3), UUIDs or their beginnings (GPU-…, MIG-…), GPU:instance (0:7), all or none",
-            )
-    return _selection(parts, origin)
+    parts, sound = [part.strip() for part in text.split(",")], list(_sound(text))
+    if len(sound) < len(parts):
+        raise UsageError(
+            f"{origin} {text!r}: {parts[len(sound)]!r} names no GPU",
+            "Write indexes (0,2-3), UUIDs or their beginnings (GPU-…, MIG-…), GPU:instance (0:7), all or none",
+        )
+    return _selection(sound, origin)
 
 
 def from_environment(environment: Mapping[str, str]) -> GpuSelection:

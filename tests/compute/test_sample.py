@@ -174,6 +174,15 @@ def test_any_vital_value_is_an_answer(name: str) -> None:
     assert states((0.0, Reading(**{name: 0.0}))) == ["present"]
 
 
+@pytest.mark.parametrize(
+    "name", ["memory_temperature_celsius", "temperature_margin_celsius", "pcie_receive_bytes_per_second"]
+)
+def test_a_gpu_with_any_measured_value_answers(name: str) -> None:
+    assert states((0.0, WARM), (1.0, Reading(**{name: 0.0})), (2.0, Reading(power_limit_watts=700.0))) == [
+        *("present", "unmeasured", "blank"),
+    ]
+
+
 def test_a_sample_is_present_repeated_unmeasured_or_blank() -> None:
     warmer, held = Reading(temperature_celsius=41.0), Reading(memory_used_bytes=4e10)
     readings = [WARM, WARM, warmer, BLANK, NOTHING, held, held, warmer, WARM]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pulsed.reader.kernel_log import KMSG, KernelLog
+from pulsed.regular_file import text_of
 
 NVML = "libnvidia-ml.so.1"
 
@@ -47,11 +48,11 @@ def inspect_machine(root: Path = Path("/"), library: str = NVML, kernel_log: str
         kernel_log: path of the kernel log to read; empty for none.
     """
     gpus_on_bus = sum(
-        _text(device / "vendor").strip() == _NVIDIA and _text(device / "class").startswith(_DISPLAY)
+        text_of(device / "vendor") == _NVIDIA and text_of(device / "class").startswith(_DISPLAY)
         for device in (root / "sys/bus/pci/devices").glob("*")
     )
     files = sorted(file.name for file in (root / "dev").glob("nvidia*") if _DEVICE_FILE.fullmatch(file.name))
-    programs = {_text(process / "comm").strip() for process in (root / "proc").glob("[0-9]*")}
+    programs = {text_of(process / "comm") for process in (root / "proc").glob("[0-9]*")}
     return Machine(
         gpus_on_bus,
         driver_version(root),
@@ -72,7 +73,7 @@ def _kernel_log_error(path: Path) -> str:
 
 def driver_version(root: Path) -> str:
     """Return the version of the loaded NVIDIA kernel driver; empty if no driver is loaded."""
-    text = _text(root / "proc/driver/nvidia/version")
+    text = text_of(root / "proc/driver/nvidia/version")
     match = _DRIVER.search(text)
     return match[1] if match else "unknown" if text else ""
 
@@ -111,10 +112,3 @@ def _is_loadable(library: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

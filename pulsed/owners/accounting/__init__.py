@@ -349,9 +349,9 @@ class OwnerAccounting:
         gpu.device = device
         if gpu.is_known and (view := self._views.get(gpu.target)) is not None and view.tick is not tick:
             gpu.known_at = view.tick.now
-        gpu.is_known = row.owners is not None
+        gpu.is_known = row.owners is not None or (bool(before) and _is_freed(row))
         left, gpu.missed = gpu.missed or tick, None
-        follows = counted is not None and gpu.base is not None and counted.created == now.created
+        follows = counted is not None and counted.created == now.created
         if follows and set(owners) == set(before) and not passing:
             if row.is_split and last is not None:
                 gpu.close(*last)  # from here on its energy is divided
@@ -362,7 +362,7 @@ class OwnerAccounting:
         if last is not None:
             gpu.close(*last)
         gpu.row = row
-        gained = increase(counted, now) if follows and counted is not None else EMPTY
+        gained = EMPTY if counted is None else increase(counted, now)
         is_page = tick.raw.layout.dialect == "exporter" and not row.is_split
         gpu.begin_change(owners, passing, gained, is_page=is_page)
         gpu.start(now, row.reading)

@@ -86,7 +86,7 @@ class AccountedGpu:
         violations: the GPU's own counters of `VIOLATIONS` at the start of the segment.
         observed: seconds of observed time up to the newest sample.
         first_energy: its energy counter in joules and the Unix time when it was first seen in this run of pulsed.
-        is_known: whether its owners are known; free counts.
+        is_known: whether its owners are known; free counts, also of a GPU that its owners left, as its memory shows.
         missed: the last tick with it, while its target does not deliver or list it; None while it does.
         known_at: when they were last known before `is_known` was set, in seconds of the clock of the ticks.
         unsettled: how often the values of its page must change until they are certainly of the present owners alone.

@@ -23,10 +23,10 @@ def divide_board_energy(tick: Tick, gpus: Mapping[GpuKey, AccountedGpu]) -> None
         board, counters = gpus.get(row.device.entity.key), row.result.counters
         if not row.is_split or board is None or board.row is not row or board.base is None:
             continue
-        gained, is_continued = increase(board.base, counters), board.base.created == counters.created
+        gained = increase(board.base, counters)
         board.start(counters, row.reading)
         joules = total(gained, "class_energy_joules")
-        if joules is None or not is_continued:
+        if joules is None:
             continue
         of_board = instances.get(row.device.entity.board, [])
         used = [gpu for gpu in of_board if gpu.owners] or of_board

@@ -21,10 +21,12 @@ _NAMES = tuple(chain.from_iterable([(each.name, state) for state in each.states]
 
 
 def increase(before: CounterSnapshot, now: CounterSnapshot) -> CounterVector:
-    """Return by how much the counters of a GPU grew between two of its snapshots.
+    """Return by how much the counters of a GPU grew between two of its snapshots; nothing if they began again since.
 
     Time without a quantity counts from the first snapshot on, also as long as it was never present.
     """
+    if before.created != now.created:
+        return EMPTY
     differences = [
         None if new is None else new - (old or 0.0) for old, new in zip(before.values, now.values, strict=True)
     ]

@@ -92,7 +92,7 @@ class OwnerRoster:
     def waiting(self) -> Sequence[OwnerAccount]:
         """The accounts that may still continue and are not `running`: replaced ones, and those not yet seen again."""
         absent = [account for account in self._absent if self.is_replaced(account)]
-        return [*absent, *self._saved.values()]
+        return [*absent, *self.restored]
 
     @property
     def restored(self) -> Sequence[OwnerAccount]:
@@ -279,7 +279,7 @@ class OwnerRoster:
     def _end(self, account: OwnerAccount, time: Unix) -> None:
         account.end = time
         self._absent.pop(account, None)
-        if self._running.get(account.owner.key) is account:
+        if not self.is_replaced(account):
             del self._running[account.owner.key]
             self._leave_place(account.owner)
         for on_gpu in account.gpus.values():

@@ -280,7 +280,8 @@ def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Sequence[Sequence
         sums = [sum(amount(gpu) or 0.0 for gpu in group) / unit.size for _, group in groups]
         return _rounded(sums, (amount(total) or 0.0) / unit.size, 1)
 
-    hours, idle, spent = column(_gpu_seconds, time), column(idle_seconds, time), column(joules, energy)
+    hours = column(lambda part: float(part["gpu_seconds"]), time)
+    idle, spent = column(idle_seconds, time), column(joules, energy)
     has_energy = [any(joules(gpu) is not None for gpu in group) for _, group in groups]
     rows = [["GPU", time.name, "real work", "idle", energy.name, "peak GiB", ""]]
     for at, (name, group) in enumerate(groups):
@@ -301,10 +302,6 @@ def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Sequence[Sequence
         ratio = percent(mean([total], "real_utilization"))
         rows.append(["all", sums[0], ratio, sums[1], sums[2] if any(has_energy) else MISSING, "", ""])
     return rows
-
-
-def _gpu_seconds(part: Account) -> float:
-    return float(part["gpu_seconds"])
 
 
 def _shared(group: Sequence[Account]) -> str:

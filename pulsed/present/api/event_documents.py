@@ -52,54 +52,41 @@ class Change(NamedTuple):
 
 def _class_changes(tick: Tick) -> Iterator[Change]:
     for change in tick.changes:
-        yield Change(
-            "workload_class",
-            change.device,
-            change.time,
-            {"before": change.before, "after": change.after, "bottleneck": change.bottleneck},
-        )
+        document = {"before": change.before, "after": change.after, "bottleneck": change.bottleneck}
+        yield Change("workload_class", change.device, change.time, document)
 
 
 def _health_changes(tick: Tick) -> Iterator[Change]:
     for change in tick.health_changes:
-        yield Change(
-            "health",
-            change.device,
-            change.time,
-            {
-                "check": change.check or None,
-                "before": change.before,
-                "after": change.after,
-                "message": change.message,
-                "remedy": change.remedy,
-            },
-        )
+        document = {
+            "check": change.check or None,
+            "before": change.before,
+            "after": change.after,
+            "message": change.message,
+            "remedy": change.remedy,
+        }
+        yield Change("health", change.device, change.time, document)
 
 
 def _xids(tick: Tick) -> Iterator[Change]:
     for event in tick.xids:
         xid = xid_of(event.code)
-        yield Change(
-            "xid",
-            event.device,
-            event.time,
-            {
-                "code": event.code,
-                "severity": event.severity,
-                "count": event.count,
-                "total": event.total,
-                "description": xid.description,
-                "detail": event.detail or None,
-                "remedy": advice(event.severity, xid.action),
-            },
-        )
+        document = {
+            "code": event.code,
+            "severity": event.severity,
+            "count": event.count,
+            "total": event.total,
+            "description": xid.description,
+            "detail": event.detail or None,
+            "remedy": advice(event.severity, xid.action),
+        }
+        yield Change("xid", event.device, event.time, document)
 
 
 def owner_change(change: OwnerChange) -> Change:
     """Return the change of an owner that is new on a GPU, or that had it and has ended."""
-    return Change(
-        "owner", change.device, change.time, {"change": change.kind, "owner": OwnerShape.render(change.owner)}
-    )
+    document = {"change": change.kind, "owner": OwnerShape.render(change.owner)}
+    return Change("owner", change.device, change.time, document)
 
 
 def finding_change(change: FindingChange) -> Change:
@@ -111,16 +98,9 @@ def finding_change(change: FindingChange) -> Change:
 
 def removal_change(removal: Removal) -> Change:
     """Return the change of a GPU that is no longer expected."""
-    return Change(
-        "removal",
-        removal.device,
-        removal.time,
-        {
-            "reason": removal.reason,
-            "message": removal.message,
-            "last_seen": rfc3339(removal.last_seen) if removal.last_seen else None,
-        },
-    )
+    last_seen = rfc3339(removal.last_seen) if removal.last_seen else None
+    document = {"reason": removal.reason, "message": removal.message, "last_seen": last_seen}
+    return Change("removal", removal.device, removal.time, document)
 
 
 CHANGES: Mapping[str, Callable[[Tick], Iterable[Change]]] = {

@@ -439,6 +439,14 @@ def test_an_instance_is_not_held_while_its_job_has_the_whole_board() -> None:
     assert (account.elapsed, account.gpus["", "GPU-0", "1"].held_seconds(account.now)) == (25 * 60.0, 4 * 60.0)
 
 
+def test_a_gpu_that_was_free_without_labels_was_not_held_in_between() -> None:
+    node = Node()
+    for clock in range(30):
+        node.sees(((A,), WORKS) if clock < 5 or clock >= 20 else (None, RESTS), ((A,), WORKS))
+    account = node.running(A)
+    assert [each.held_seconds(account.now) for each in account.gpus.values()] == [4.0 + 9.0, 29.0]
+
+
 def without_b(node: Node) -> OwnerAccount:
     """Return the account of an owner whose only GPU has left the page after 3 of 20 samples."""
     for _ in range(3):
