@@ -35,7 +35,6 @@ from pulsed.reader.record_lines import Session
 from pulsed.reader.source import Source
 from tests.support.daemon import environment, pulsed
 from tests.support.dmon_writer import ERAS, DmonWriter
-from tests.support.examples import SHARE
 from tests.support.sources import replayed
 from tests.support.standin.fixture import standin
 from tests.support.standin.install import Standin
@@ -204,7 +203,7 @@ def test_a_record_that_was_cut_exports_the_first_rows(
     rows = export_of(recorded(make, tmp_path / name, monkeypatch, 6))
     data, cut = (tmp_path / name).read_bytes(), tmp_path / "cut"
     seen = set()
-    for end in range(0, len(data), max(1, len(data) * SHARE // 150)):
+    for end in range(0, len(data), max(1, len(data) // 60)):
         cut.write_bytes(data[:end])
         text = exported(cut)
         assert rows.startswith(text)
