@@ -225,19 +225,23 @@ def _xids_are_counted(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[
 
 def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
     """Repeated values are certainly old only with power and an energy counter that has moved before. A GPU that another
-    target updates is ok by the values of that one."""
+    target updates is ok by the values of that one; those of a target that takes it over may be old from then on."""
     fresh_at: dict[tuple[str, str], float] = {}
+    updated_by: dict[str, str] = {}
     measured: Counter[tuple[str, str]] = Counter()
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
         for target, tick in ticks.items():
             for device, result, reading in zip(tick.devices, results_of(tick), readings_of(tick), strict=True):
                 key = (target, device.entity.uuid)
+                has_values = any(getattr(reading, name) is not None for name in VITAL)
+                if has_values and updated_by.get(device.entity.uuid) != target:
+                    updated_by[device.entity.uuid], fresh_at[key] = target, step.clock
                 has_proof = bool(reading.energy_joules_total) and reading.power_watts is not None
                 if device.entity.uuid in step.shown[target].fresh:
                     fresh_at[key] = step.clock
                     measured[key] += has_proof
                 if step.shown[target].is_repeated and not has_proof:
-                    if any(getattr(reading, name) is not None for name in VITAL):
+                    if has_values:
                         fresh_at[key] = step.clock  # for all that can be known
                     continue
                 if measured[key] < 2:

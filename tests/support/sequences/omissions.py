@@ -137,7 +137,7 @@ class OmittingNode:
         return Omission(rng.choice(["rows", "owners", "fields", "page"]), begin, end, some, fields)
 
     def page(self, at: int, *, is_whole: bool) -> str | None:
-        """Return the page of a tick; None for none."""
+        """Return the page of a tick; None for none, as an exporter's source refuses an empty one."""
         omissions = [] if is_whole else [each for each in self.omissions if each.begin <= at < each.end]
         if any(each.kind == "page" for each in omissions):
             return None
@@ -151,7 +151,7 @@ class OmittingNode:
             of_fields = [each.fields for each in omissions if each.kind == "fields" and number in each.parts]
             gone = frozenset[str]().union(*of_fields)
             lines += [f"{name}{{{text}}} {value!r}\n" for name, value in values.items() if name not in gone]
-        return "".join(lines)
+        return "".join(lines) or None
 
 
 def _owner(name: str) -> Labels:
