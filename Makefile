@@ -19,8 +19,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 SOURCE ?= demo
 ARGS   ?=
-# Tests of the whole program wait for half of their time, so that more workers than there are cores pay.
-CORES ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
+# Tests wait for a part of their time, those of the whole program for half of it: more workers than cores pay.
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 WORKERS ?= $(shell $(PYTHON) -c 'import os; cores = os.cpu_count() or 1; print(cores + min(cores, 4))')
 PYTEST ?= $(VENV)/bin/python -m pytest
 
@@ -65,7 +65,7 @@ format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix .
 
 test: $(VENV)/.test
-	$(PYTEST) --numprocesses=$(CORES) --dist=worksteal --ignore=tests/system -m "not slow and not nightly" $(ARGS)
+	$(PYTEST) --numprocesses=$(TEST_WORKERS) --dist=worksteal --ignore=tests/system -m "not slow and not nightly" $(ARGS)
 
 test-all: $(VENV)/.dev
 	$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal -m "not nightly" $(ARGS)
