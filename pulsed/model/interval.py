@@ -1,4 +1,4 @@
-"""A number of which only bounds may be known: real utilization, saturation, a share of a board, traffic."""
+"""A number that may be known by its bounds only: real utilization, saturation, a share of a board, traffic."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Interval(NamedTuple):
 
 
 def exactly(value: float) -> Interval:
-    """Return a number that is known."""
+    """Return the interval of a known number."""
     return Interval(value, value, value)
 
 
 def between(low: float, high: float) -> Interval:
-    """Return a number of which only bounds are known; equal bounds are the number."""
+    """Return the interval between two bounds; equal bounds are its value."""
     return Interval(low, low if low == high else None, high)

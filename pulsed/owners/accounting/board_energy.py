@@ -35,7 +35,7 @@ def divide_board_energy(tick: Tick, gpus: Mapping[GpuKey, AccountedGpu]) -> None
         for gpu, part in zip(used, slices, strict=True):
             if part is not None and None not in slices:
                 divided += gpu.add_board_energy(joules, part / sum(filter(None, slices)), seconds)
-        board.free = added(board.free, energy_of(gained, joules - divided, 0.0))
+        board.free = added(board.free, energy_of(gained, max(joules - divided, 0.0), 0.0))
 
 
 def _instances(gpus: Iterable[AccountedGpu]) -> Mapping[BoardKey, list[AccountedGpu]]:
