@@ -68,7 +68,7 @@ class DmonStream:
         self._unreported: Counter[str] = Counter()
         self._is_over = False
         self._refusal: SourceError | None = None
-        self._news: asyncio.Future[None] | None = None  # while `next` waits for output
+        self._news: asyncio.Future[bool] | None = None  # while `next` waits for output
         self.late = 0
 
     async def start(self) -> None:
@@ -146,11 +146,12 @@ class DmonStream:
 
     async def _has_output(self, seconds: float) -> bool:
         """Wait for more output or its end; return whether there was any in time."""
-        self._news = news = self._loop.create_future()
+        self._news = self._loop.create_future()
+        timer = self._loop.call_later(seconds, self._wake, False)
         try:
-            await asyncio.wait({news}, timeout=seconds)
-            return news.done()
+            return await self._news
         finally:
+            timer.cancel()
             self._news = None
 
     def _append_tick(self, tick: DmonTick | None) -> None:
@@ -214,9 +215,9 @@ class DmonStream:
             "host engine",
         )
 
-    def _wake(self) -> None:
+    def _wake(self, has_output: bool = True) -> None:
         if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+            self._news.set_result(has_output)
 
 
 def _spread(ticks: Sequence[RawTick], least: float) -> list[RawTick]:
