@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pulsed.compute.health.check import HISTORY_SECONDS, MAX_REMEMBERED, GpuCheck
 from pulsed.compute.health.gpu import GpuHealth
-from pulsed.compute.health.reachability import ResetSign, Restarts
+from pulsed.compute.health.reachability import ABSENT_SAMPLES, ResetSign, Restarts
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.windows import CounterIncrease
@@ -23,6 +23,7 @@ from pulsed.model.clocks import GpuSeconds, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, State
 from pulsed.model.raw_tick import Epoch
+from pulsed.model.vocabulary import NOTHING, POSITION
 
 if TYPE_CHECKING:
     from pydantic import ConfigDict, TypeAdapter
@@ -58,6 +59,9 @@ class SavedGpuState:
         widest_link: most PCIe lanes since the first sample.
         state: of the GPU as a whole.
         seconds: by state, how long the GPU was in it.
+        gauge: the newest value of the last XID; None if it was never there.
+        has_no_xid: whether the source is proven to have none, after that value.
+        answered: quantities of the last answer, if it and the one before lack the last XID.
     """
 
     saved: Unix
@@ -89,6 +93,8 @@ class SavedGpuState:
     widest_link: float = 0.0
     state: State = "unknown"
     seconds: dict[State, float] = field(default_factory=dict)
+    has_no_xid: bool = False
+    answered: tuple[str, ...] = ()
 
     @property
     def device(self) -> Device:
@@ -130,7 +136,9 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         driver_version=gpu.restarts.driver_version,
         energy=gpu.restarts.energy,
         last_reset=gpu.last_reset,
-        gauge=xids.gauge,
+        gauge=xids.shown,
+        has_no_xid=xids.has_none,
+        answered=_answered(gpu) if gpu.restarts.absent >= ABSENT_SAMPLES else (),
         last_xid=xids.last,
         xids=xids.records,
         increases={
@@ -167,6 +175,11 @@ def save(gpu: GpuHealth) -> SavedGpuState:
     )
 
 
+def _answered(gpu: GpuHealth) -> tuple[str, ...]:
+    """Return the quantities of the last answer of a GPU."""
+    return () if gpu.answer is None else tuple([name for name in POSITION if getattr(gpu.answer, name) is not None])
+
+
 def restore(gpu: GpuHealth, saved: SavedGpuState, time: Unix) -> None:
     """Set the state of a GPU before its first sample.
 
@@ -185,8 +198,11 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: Unix) -> None:
         saved.energy,
     )
     gpu.last_reset, xids = saved.last_reset, gpu.inputs.xids
-    xids.restore(saved.xids, saved.other_xids, saved.last_xid, saved.gauge)
-    xids.totals = saved.xid_totals
+    xids.restore(saved.xids, saved.other_xids, saved.last_xid)
+    xids.shown, xids.has_none, xids.totals = saved.gauge, saved.has_no_xid, saved.xid_totals
+    if saved.answered:
+        gpu.restarts.absent, xids.is_blank = ABSENT_SAMPLES, True
+        gpu.answer = NOTHING._replace(**{name: 0.0 for name in saved.answered if name in POSITION})
     gpu.inputs.widest_link = saved.widest_link
     xids.begun = GpuSeconds(nextafter(saved.now, inf))
     restore_checks(gpu.checks, saved, gpu.now)
