@@ -174,6 +174,9 @@ def counted(*totals: float | None) -> tuple[Step, ...]:
         ),
         ((*counted(0, 2), Step(totals={13: 4}, restart=True)), 4),
         ((*counted(0, 2), Step(totals={13: 1}, restart=True)), 3),
+        ((ABSENT, *counted(5)), 5),
+        ((BLANK, *counted(5, 6)), 1),
+        ((BLANK, Step(totals={13: 5}, restart=True), *counted(6)), 1),
     ],
     ids=[
         "ten",
@@ -191,6 +194,9 @@ def counted(*totals: float | None) -> tuple[Step, ...]:
         "another exporter",
         "over a restart of pulsed",
         "over a restart of both",
+        "without the gauge, the first ones",
+        "without the gauge, blank since the start",
+        "without the gauge, blank until a restart of pulsed",
     ],
 )
 def test_xids_are_counted_as_often_as_the_exact_totals_have_them(steps: tuple[Step, ...], events: int) -> None:

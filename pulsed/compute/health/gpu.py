@@ -397,8 +397,10 @@ class GpuHealth:
         if inputs.extras is None and gauge is None:
             return
         records = len(xids.records)
-        if gauge is not None and self.restarts.absent and self.restarts.has_other_fields(delivered, before):
+        if xids.is_first(gauge, inputs.extras) and self.restarts.has_other_fields(delivered, before):
             xids.forget_source()
+        if gauge is not None:
+            self.restarts.absent = 0
         codes = xids.update(gauge, inputs.extras, self._programs, self.now)
         if codes or len(xids.records) != records:
             self._count(codes)

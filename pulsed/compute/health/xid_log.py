@@ -188,6 +188,13 @@ class XidLog:
         """Record the proof that the source has no code so far."""
         self.has_none, self.totals, self._counts = True, self.totals or {}, self._counts or frozenset()
 
+    def is_first(self, gauge: float | None, extras: Extras | None) -> bool:
+        """Return whether an input has a code that may be its first one."""
+        if gauge is not None or extras is None:
+            return gauge is not None
+        has_counts = not self._counts and any(count > 0 for _, count in extras.xid_counts or ())
+        return has_counts or bool(extras.xid_totals and not self.totals)
+
     def forget_source(self) -> None:
         """Record another list of fields: its present values may be old."""
         self.has_none, self.totals, self._counts = False, self.totals or None, self._counts or None
