@@ -62,6 +62,8 @@ class SavedGpuState:
         gauge: the newest value of the last XID; None if it was never there.
         has_no_xid: whether the source is proven to have none, after that value.
         answered: quantities of the last answer, if it and the one before lack the last XID.
+        missed_since: when it was missed first, in Unix seconds; None while it is not missing.
+        evidence: by check that is raised.
     """
 
     saved: Unix
@@ -95,6 +97,8 @@ class SavedGpuState:
     seconds: dict[State, float] = field(default_factory=dict)
     has_no_xid: bool = False
     answered: tuple[str, ...] = ()
+    missed_since: Unix | None = None
+    evidence: dict[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
 
     @property
     def device(self) -> Device:
@@ -127,6 +131,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         saved=gpu.time,
         now=gpu.now,
         last_seen=gpu.reachability.last_seen,
+        missed_since=gpu.reachability.missed_since if gpu.reachability.is_missing else None,
         entity=gpu.device.entity,
         model=gpu.inputs.model,
         pci_bus_id=gpu.device.pci_bus_id,
@@ -156,6 +161,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
             for check in gpu.checks
             if check.state.severity > 0  # others start again
         },
+        evidence={check.state.id: check.state.evidence for check in gpu.checks if check.state.severity > 0},
         other_xids=xids.others,
         driver=epoch.driver,
         engine=epoch.engine,
@@ -191,7 +197,7 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: Unix) -> None:
     elapsed = max(time - saved.saved, 0.0)
     gpu.started = gpu.now = GpuSeconds(saved.now + elapsed)
     gpu.seconds.restore(saved.seconds, saved.state, elapsed)
-    gpu.reachability.expect(saved.last_seen, gpu.now)
+    gpu.reachability.expect(saved.last_seen, saved.missed_since, gpu.now)
     gpu.restarts = Restarts(
         Epoch(saved.boot_id, saved.driver, saved.engine, saved.exporter),
         saved.driver_version or gpu.restarts.driver_version,
@@ -227,7 +233,8 @@ def restore_checks(checks: Sequence[GpuCheck], saved: SavedGpuState, now: GpuSec
         before = [at for at in saved.history.get(check.state.id, ()) if 0.0 <= saved.now - at < HISTORY_SECONDS]
         check.history = tuple(before[-MAX_REMEMBERED:])
         if check.state.id in saved.states:
-            check.state = CheckState(check.state.id, *saved.states[check.state.id])
+            id_ = check.state.id
+            check.state = CheckState(id_, *saved.states[id_], evidence=saved.evidence.get(id_, ()))
 
 
 def dumped(target: str, gpus: Mapping[str, SavedGpuState]) -> dict[str, object]:

@@ -40,9 +40,9 @@ class Reachability:
     last_seen: Unix = EPOCH
     _seen: GpuSeconds = GPU_START
 
-    def expect(self, last_seen: Unix, now: GpuSeconds) -> None:
-        """Continue now with the time in Unix seconds at which it last answered."""
-        self.last_seen = last_seen
+    def expect(self, last_seen: Unix, missed_since: Unix | None, now: GpuSeconds) -> None:
+        """Continue now, with Unix seconds: when it last answered, and since when it is missing; None: it is not."""
+        self.last_seen, self.missed_since = last_seen, missed_since
         self._seen = GpuSeconds(now - LOST_SECONDS)
 
     def resume(self, now: GpuSeconds) -> None:
