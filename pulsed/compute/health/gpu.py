@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pulsed.compute.activity import activity_of
 from pulsed.compute.health.check import GpuCheck, without_jitter
-from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts, pcie_load
+from pulsed.compute.health.inputs import IN_EXTRAS, INPUT_POSITION, GpuInputs, exporter_facts, pcie_load
 from pulsed.compute.health.link_faults import LINK_DOWN, SOME_RACK, LinkDown, is_link_down, link_of
 from pulsed.compute.health.reachability import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
@@ -46,8 +46,11 @@ class EnabledChecks:
 
     Attributes:
         checks: all enabled ones.
+        in_turn: the same in the order of their evaluation.
         critical_xids: codes that are counted from 0 on.
         present: takes from a reading what `inputs_blank_ratio` is about.
+        watched: takes from `GpuInputs.values` all that any check depends on.
+        watchers: by value that `watched` takes, the numbers in `in_turn` of the checks that depend on it.
     """
 
     def __init__(self, settings: HealthSettings) -> None:
@@ -58,6 +61,14 @@ class EnabledChecks:
         names = {name for rule in rules for name in rule.uses}
         names |= {name for check in self.checks for name in (*check.unless, check.superseded_by)}
         self.present = itemgetter(_REASONS, _XID, *sorted(POSITION[name] for name in names if name in POSITION))
+        # Results of DCGM count where the other checks have no inputs.
+        self.in_turn = sorted(self.checks, key=lambda check: check.id == "dcgm_health")
+        watchers: dict[int, list[int]] = {_REASONS: [], _XID: []}
+        for number, check in enumerate(self.in_turn):
+            for name in check.depends_on:
+                watchers.setdefault(INPUT_POSITION[name], []).append(number)
+        self.watched = itemgetter(*watchers)
+        self.watchers = tuple(watchers.values())
 
 
 class NodeFacts(NamedTuple):
@@ -119,6 +130,8 @@ class GpuHealth:
         self.seconds = StateSeconds()
         self.inputs = GpuInputs(device.model)
         self._here = here
+        self._watched: tuple[Value, ...] | None = None  # inputs at the last evaluation; None: evaluate all checks
+        self._awake: set[int] = set()  # the numbers of the checks that do not rest
         self.use(enabled)
         self._programs: Programs = ()  # on the GPU: a fault that follows one of them is not the board's
         self._second: int | None = None  # of the last evaluation, by the GPU's clock
@@ -141,12 +154,14 @@ class GpuHealth:
             for check in enabled.checks
         ]
         self._by_id = {check.check.id: check for check in self.checks}
-        # Results of DCGM count where the other checks have no inputs, so that it is evaluated last.
-        self._in_turn = sorted(self.checks, key=lambda check: check.check.id == "dcgm_health")
+        self._in_turn = [self._by_id[check.id] for check in enabled.in_turn]
         self._rules = [pair for check in self.checks for pair in check.rules]
         self._increases = [(rule, state) for rule, state in self._rules if isinstance(rule, Increase)]
         self._duties = [
-            (check, rule, state) for check in self.checks for rule, state in check.rules if isinstance(rule, Duty)
+            (number, rule, state)
+            for number, check in enumerate(self._in_turn)
+            for rule, state in check.rules
+            if isinstance(rule, Duty)
         ]
         new = [check for check in self.checks if before.get(check.check.id) is not check]
         for check in new:
@@ -215,9 +230,9 @@ class GpuHealth:
             for increase, state in self._increases:
                 increase.observe(state, inputs, now)
         if is_part_complete or decision.kind != "next":
-            for check, duty, state in self._duties:
+            for number, duty, state in self._duties:
                 duty.observe(state, inputs, now)
-                check.wake()
+                self._awake.add(number)
         self.is_due = node.interval >= EVALUATION_SECONDS or int(now + ROUNDING) != self._second
 
     def compare_links(self, widest: Collection[float], *, is_virtual: bool) -> None:
@@ -233,7 +248,7 @@ class GpuHealth:
         by_design = width == inputs.widest_link and (is_virtual or is_alike)
         if (by_design, is_virtual) != (inputs.has_lanes_by_design, inputs.is_virtual):
             inputs.has_lanes_by_design, inputs.is_virtual = by_design, is_virtual
-            self._by_id["pcie_link"].wake()
+            self._wake()
 
     def change_source(self) -> None:
         """Take another source of the same GPU from the next sample on."""
@@ -252,35 +267,58 @@ class GpuHealth:
             self._xid_events = self._counts_of_xids()
         inputs.update_xids()
         before: dict[str, CheckState] = {}
-        for check in self._in_turn:
-            old = check.evaluate(inputs, self.time, self.now)
+        is_changed, due = self._watched is None, self._due()
+        for number in due:
+            check = self._in_turn[number]
+            events, old = check.events, check.evaluate(inputs, self.time, self.now)
+            is_changed |= check.events != events
             if old is not None:
                 before[old.id] = old
                 inputs.severities[old.id] = check.state.severity
+        self._awake = {number for number in due if not self._in_turn[number].rests}
         for id_ in self._by_id if before else ():
             old, new = before.get(id_), self._by_id[id_].state
             if old is not None and new.state != old.state:
                 self.latched += 1
                 if not is_first or new.severity > 0:
                     self.changes.append((old, new))
-        self.health = self._health()
+        self.health = self._health(is_changed or bool(before))
         self.seconds.state = self.health.state
 
-    def _health(self) -> Health:
-        """Return the health by the states of the checks."""
+    def _due(self) -> list[int]:
+        """Return the numbers of the checks that may have another state: all that are awake, or whose inputs changed.
+
+        Without it, Compute takes 1.9 times as long.
+        """
+        before, self._watched = self._watched, self._enabled.watched(self.inputs.values)
+        if before is None:
+            return list(range(len(self._in_turn)))
+        due = self._awake
+        if self._watched != before:
+            for numbers, old, new in zip(self._enabled.watchers, before, self._watched, strict=True):
+                if new is not old and new != old:
+                    due.update(numbers)
+        return sorted(due)
+
+    def _health(self, is_changed: bool) -> Health:
+        """Return the health by the states of the checks, of which any has changed."""
         xids, last = self.inputs.xids, None
         if xids.last is not None:
             record = xids.records[xids.last]
             before = self.health.xid_last.time if self.health.xid_last is not None else None
             time = without_jitter(Unix(self.epoch + record.last), before) if record.dated else None
             last = XidLast(xids.last, time, xid_of(xids.last).description)
-        checks = tuple([check.state for check in self.checks])
-        state, coverage = worst_state(checks, self._is_fresh)
+        old = self.health
+        checks, events, state, coverage = old.checks, old.events, old.state, old.coverage
+        if is_changed:
+            checks = tuple([check.state for check in self.checks])
+            events = tuple([(check.check.id, check.events) for check in self.checks])
+            state, coverage = worst_state(checks, self._is_fresh)
         return Health(
             state,
             coverage,
             checks,
-            events=tuple([(check.check.id, check.events) for check in self.checks]),
+            events=events,
             xid_events=self._xid_events,
             xid_last=last,
             last_reset=self.last_reset,
@@ -297,8 +335,8 @@ class GpuHealth:
         return (*sorted(counts.items()), *others)
 
     def _wake(self) -> None:
-        for check in self.checks:
-            check.wake()
+        """Evaluate all checks next time, even if their inputs have not changed."""
+        self._watched = None
 
     def _interrupt(self) -> None:
         """Record a gap: no level was reached without a break, and the source may have other fields since."""
@@ -357,7 +395,9 @@ class GpuHealth:
                 self._max_present = 0
             if reading[_XID] is None and self.restarts.has_no_xid(self.inputs.xids.gauge):
                 self.inputs.xids.record_none()
-        self._is_fresh = freshness.is_fresh and not reachability.is_unlisted
+        if (is_fresh := freshness.is_fresh and not reachability.is_unlisted) is not self._is_fresh:
+            self._is_fresh = is_fresh
+            self._wake()
 
     def _facts(self, freshness: Freshness, reading: Reading, node: NodeFacts, activity: Value) -> tuple[Value, ...]:
         """Return the values of `FACTS`.
@@ -388,6 +428,7 @@ class GpuHealth:
         for rule, state in self._rules:
             rule.resolve(state, moment)
         self.last_reset = Unix(self.epoch + moment)
+        self._wake()
         self.latched += 1
 
     def _update_xids(self, gauge: Value, delivered: Reading, before: Reading | None) -> None:
