@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from math import ceil
 
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
@@ -79,7 +80,7 @@ class Check:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """The inputs that decide."""
+        """The inputs of its rules."""
         return tuple(dict.fromkeys(name for rule in self.rules for name in rule.uses))
 
     @cached_property
@@ -99,7 +100,8 @@ class Check:
     @property
     def depends_on(self) -> tuple[str, ...]:
         """All inputs that its state depends on."""
-        return (*self.inputs, *self.unless, *((self.superseded_by,) if self.superseded_by else ()))
+        superseded_by = (self.superseded_by,) if self.superseded_by else ()
+        return (*chain(*[rule.depends_on for rule in self.rules]), *self.unless, *superseded_by)
 
     def suits(self, model: str, is_guest: bool) -> bool:
         """Return whether it makes sense for a product, and for a share of a board, without any of its inputs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from math import inf
 from operator import itemgetter
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from pulsed.compute.health.link_faults import LINK_DOWN, SOME_RACK, LinkDown, is
 from pulsed.compute.health.reachability import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.windows import ErrorCounters, StateSeconds
+from pulsed.compute.health.windows import ERROR_QUANTITIES, ErrorCounters, StateSeconds
 from pulsed.compute.health.xid_log import Programs
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, xid_of
@@ -49,6 +50,7 @@ class EnabledChecks:
         in_turn: the same in the order of their evaluation.
         critical_xids: codes that are counted from 0 on.
         present: takes from a reading what `inputs_blank_ratio` is about.
+        counters: takes from `GpuInputs.values` all counters of which increases are observed.
         watched: takes from `GpuInputs.values` all that any check depends on.
         watchers: by value that `watched` takes, the numbers in `in_turn` of the checks that depend on it.
     """
@@ -61,6 +63,9 @@ class EnabledChecks:
         names = {name for rule in rules for name in rule.uses}
         names |= {name for check in self.checks for name in (*check.unless, check.superseded_by)}
         self.present = itemgetter(_REASONS, _XID, *sorted(POSITION[name] for name in names if name in POSITION))
+        increases = [rule for rule in rules if isinstance(rule, Increase)]
+        observed = dict.fromkeys([*chain(*ERROR_QUANTITIES.values()), *chain(*[rule.inputs for rule in increases])])
+        self.counters = itemgetter(*[INPUT_POSITION[name] for name in observed])
         # Results of DCGM count where the other checks have no inputs.
         self.in_turn = sorted(self.checks, key=lambda check: check.id == "dcgm_health")
         watchers: dict[int, list[int]] = {_REASONS: [], _XID: []}
@@ -131,6 +136,7 @@ class GpuHealth:
         self.inputs = GpuInputs(device.model)
         self._here = here
         self._watched: tuple[Value, ...] | None = None  # inputs at the last evaluation; None: evaluate all checks
+        self._counters: tuple[Value, ...] | None = None  # as long as they stay the same, there is nothing to observe
         self._awake: set[int] = set()  # the numbers of the checks that do not rest
         self.use(enabled)
         self._programs: Programs = ()  # on the GPU: a fault that follows one of them is not the board's
@@ -168,6 +174,7 @@ class GpuHealth:
             check.suits = check.check.suits(inputs.model, self.device.guest)
             if (old := before.get(check.check.id)) is not None:
                 check.events = old.events
+        self._counters = None
         self._wake()
         return new
 
@@ -225,10 +232,8 @@ class GpuHealth:
         self._update_xids(reading[_XID], delivered, answer)
         if extras is not None:
             inputs.nvlinks.update(extras, inputs.model, bool(reading[_MIG_MODE]))
-        if is_measured:
-            inputs.errors.update(reading, now)
-            for increase, state in self._increases:
-                increase.observe(state, inputs, now)
+        if is_measured and self._enabled.counters(inputs.values) != self._counters:
+            self._observe_counters(reading, now)
         if is_part_complete or decision.kind != "next":
             for number, duty, state in self._duties:
                 duty.observe(state, inputs, now)
@@ -253,7 +258,7 @@ class GpuHealth:
     def change_source(self) -> None:
         """Take another source of the same GPU from the next sample on."""
         self.inputs.xids.change_source()
-        self.inputs.errors = ErrorCounters()
+        self.inputs.errors, self._counters = ErrorCounters(), None
         self.restarts.change_source()
 
     def evaluate(self, links_down: Sequence[tuple[Unix, LinkDown]] = ()) -> None:
@@ -430,6 +435,16 @@ class GpuHealth:
         self.last_reset = Unix(self.epoch + moment)
         self._wake()
         self.latched += 1
+
+    def _observe_counters(self, reading: Reading, now: GpuSeconds) -> None:
+        """Observe the increases of all counters."""
+        inputs = self.inputs
+        inputs.errors.update(reading, now)
+        for increase, state in self._increases:
+            increase.observe(state, inputs, now)
+        counters = [*inputs.errors.counters, *chain(*[state.increases.values() for _, state in self._increases])]
+        is_quiet = all([counter.is_quiet for counter in counters])
+        self._counters = self._enabled.counters(inputs.values) if is_quiet else None
 
     def _update_xids(self, gauge: Value, delivered: Reading, before: Reading | None) -> None:
         """Record the codes of a sample; `before` was delivered when the GPU answered last."""

@@ -179,7 +179,7 @@ class CounterIncrease:
             gap: seconds without a sample before this one. An increase in a gap that is longer than the window counts
                 with the share of the window, as if it had been steady.
         """
-        if value == self.last and self.settled and not self.parts and self.before is None:
+        if value == self.last and self.is_quiet:
             return 0.0
         self.parts = tuple([part for part in self.parts if not has_passed(self.seconds, part[0], now)])
         is_first, increase = self.last is None, self._grow(value)
@@ -215,6 +215,11 @@ class CounterIncrease:
     def restart(self) -> None:
         """Count from the newest value on, after a reset of the GPU."""
         self.before = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the last value again would change nothing."""
+        return self.settled and not self.parts and self.before is None
 
     @property
     def confirmed(self) -> float | None:
@@ -253,6 +258,11 @@ class ErrorCounters:
 
     values: tuple[tuple[str, float], ...] = ()
     _counters: dict[str, tuple[str, CounterIncrease]] = field(default_factory=dict)
+
+    @property
+    def counters(self) -> list[CounterIncrease]:
+        """One for each kind that was ever there."""
+        return [counter for _, counter in self._counters.values()]
 
     def update(self, reading: Reading, now: GpuSeconds) -> None:
         """Take the next measurement at seconds of the GPU's clock."""
