@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from math import inf
-from operator import itemgetter
+from operator import itemgetter, ne
 from typing import NamedTuple
 
 from pulsed.compute.activity import activity_of
@@ -270,7 +270,6 @@ class GpuHealth:
         if is_first:
             inputs.severities = {check.check.id: check.state.severity for check in self.checks}
             self._xid_events = self._counts_of_xids()
-        inputs.update_xids()
         before: dict[str, CheckState] = {}
         is_changed, due = self._watched is None, self._due()
         for number in due:
@@ -298,12 +297,8 @@ class GpuHealth:
         before, self._watched = self._watched, self._enabled.watched(self.inputs.values)
         if before is None:
             return list(range(len(self._in_turn)))
-        due = self._awake
-        if self._watched != before:
-            for numbers, old, new in zip(self._enabled.watchers, before, self._watched, strict=True):
-                if new is not old and new != old:
-                    due.update(numbers)
-        return sorted(due)
+        changed = compress(self._enabled.watchers, map(ne, before, self._watched))
+        return sorted(self._awake.union(*changed))
 
     def _health(self, is_changed: bool) -> Health:
         """Return the health by the states of the checks, of which any has changed."""
