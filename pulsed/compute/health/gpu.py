@@ -438,7 +438,7 @@ class GpuHealth:
         for increase, state in self._increases:
             increase.observe(state, inputs, now)
         counters = [*inputs.errors.counters, *chain(*[state.increases.values() for _, state in self._increases])]
-        is_quiet = all([counter.is_quiet for counter in counters])
+        is_quiet = all(counter.is_quiet for counter in counters)
         self._counters = self._enabled.counters(inputs.values) if is_quiet else None
 
     def _update_xids(self, gauge: Value, delivered: Reading, before: Reading | None) -> None:

@@ -121,7 +121,7 @@ class ClockEvents:
         observed = sum([part.seconds for part in parts])
         if not observed or sum([part.samples for part in parts]) < MIN_SAMPLES:
             return None
-        if not any([mask & bits for mask in self._masks]):
+        if not any(mask & bits for mask in self._masks):
             return 0.0
         return _seconds(_seconds_by_mask(parts), bits) / max(observed, window)
 
