@@ -24,7 +24,7 @@ from pulsed.compute.sample import FIRST, ROUNDING, Freshness, TrackedSample
 from pulsed.durations import MINUTE
 from pulsed.model.clocks import EPOCH, GPU_START, GpuSeconds, Unix
 from pulsed.model.gpu import Device
-from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, XidLast, worst_state
+from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, State, XidLast, worst_state
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.tick import GpuRow
 from pulsed.model.vocabulary import POSITION, Reading, Value
@@ -114,6 +114,7 @@ class GpuHealth:
         last_reset: of the GPU, its driver or its node, in Unix seconds; None if none was seen.
         latched: grows with every change that must survive a restart.
         seconds: how long it was in each state.
+        shown_seconds: the same, as of the last evaluation.
 
     Args:
         here: the node of a device whose source does not name it.
@@ -133,6 +134,7 @@ class GpuHealth:
         self.last_reset: Unix | None = None
         self.latched = 0
         self.seconds = StateSeconds()
+        self.shown_seconds: tuple[tuple[State, float], ...] = ()
         self.inputs = GpuInputs(device.model)
         self._here = here
         self._watched: tuple[Value, ...] | None = None  # inputs at the last evaluation; None: evaluate all checks
@@ -286,7 +288,9 @@ class GpuHealth:
                 self.latched += 1
                 if not is_first or new.severity > 0:
                     self.changes.append((old, new))
-        self.health = self._health(is_changed or bool(before))
+        if is_changed or before or inputs.xids.records or inputs.extras is not None:
+            self.health = self._health()
+        self.shown_seconds = tuple(self.seconds.by_state.items())
         self.seconds.state = self.health.state
 
     def _due(self) -> list[int]:
@@ -300,31 +304,26 @@ class GpuHealth:
         changed = compress(self._enabled.watchers, map(ne, before, self._watched))
         return sorted(self._awake.union(*changed))
 
-    def _health(self, is_changed: bool) -> Health:
-        """Return the health by the states of the checks, of which any has changed."""
+    def _health(self) -> Health:
+        """Return the health by the states of the checks."""
         xids, last = self.inputs.xids, None
         if xids.last is not None:
             record = xids.records[xids.last]
             before = self.health.xid_last.time if self.health.xid_last is not None else None
             time = without_jitter(Unix(self.epoch + record.last), before) if record.dated else None
             last = XidLast(xids.last, time, xid_of(xids.last).description)
-        old = self.health
-        checks, events, state, coverage = old.checks, old.events, old.state, old.coverage
-        if is_changed:
-            checks = tuple([check.state for check in self.checks])
-            events = tuple([(check.check.id, check.events) for check in self.checks])
-            state, coverage = worst_state(checks, self._is_fresh)
+        checks = tuple([check.state for check in self.checks])
+        state, coverage = worst_state(checks, self._is_fresh)
         return Health(
             state,
             coverage,
             checks,
-            events=events,
+            events=tuple([(check.check.id, check.events) for check in self.checks]),
             xid_events=self._xid_events,
             xid_last=last,
             last_reset=self.last_reset,
             nvlinks=() if self.inputs.extras is None else self.inputs.nvlinks.shown(self.inputs.extras),
             nvlink_fault=self._nvlink_fault() if xids.records else None,
-            seconds=tuple(self.seconds.by_state.items()),
         )
 
     def _counts_of_xids(self) -> tuple[tuple[int | str, int], ...]:
