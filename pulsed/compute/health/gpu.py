@@ -239,7 +239,8 @@ class GpuHealth:
         if is_part_complete or decision.kind != "next":
             for number, duty, state in self._duties:
                 duty.observe(state, inputs, now)
-                self._awake.add(number)
+                if duty.by(duty, state, inputs) != state.measure:
+                    self._awake.add(number)
         self.is_due = node.interval >= EVALUATION_SECONDS or int(now + ROUNDING) != self._second
 
     def compare_links(self, widest: Collection[float], *, is_virtual: bool) -> None:
