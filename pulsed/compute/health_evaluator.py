@@ -91,7 +91,6 @@ class HealthEvaluator:
             updated.append(gpu)
         if tick.lists_gpus:
             self._named.clear()
-        node = node._replace(is_layout_new=False)
         unlisted: list[GpuState] = []
         named: list[GpuState] = []
         for state in tracked.missing:
@@ -106,7 +105,8 @@ class HealthEvaluator:
             # A page without any GPU, or about other hosts only, is not evidence about this one.
             is_about_it = tick.lists_gpus and not self._tracker.presence.is_elsewhere(state, tick.now)
             if is_about_it or own_events or gpu.has_fallen_off_bus:
-                gpu.record_sample(state.sample(decision), state.row, NOTHING, node, own_events)
+                shared = node._replace(is_layout_new=False)
+                gpu.record_sample(state.sample(decision), state.row, NOTHING, shared, own_events)
                 updated.append(gpu)
             unlisted.append(state)
             if gpu.reachability.is_missing or state.key in self._named:
