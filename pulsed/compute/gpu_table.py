@@ -265,6 +265,8 @@ class GpuTable:
             for key in (state.key, *state.other_keys):
                 if (saved := self._saved.pop(key, None)) is not None:
                     restore(state.health, saved[1], state.time)
+                    if saved[0] is not state.target:
+                        state.health.change_source()
                     break
         return state.health
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pulsed.compute.health.check import HISTORY_SECONDS, MAX_REMEMBERED, GpuCheck
 from pulsed.compute.health.gpu import GpuHealth
-from pulsed.compute.health.reachability import ResetSign, Restarts
+from pulsed.compute.health.reachability import ABSENT_SAMPLES, ResetSign, Restarts
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.windows import CounterIncrease
@@ -23,6 +23,7 @@ from pulsed.model.clocks import GpuSeconds, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, State
 from pulsed.model.raw_tick import Epoch
+from pulsed.model.vocabulary import NOTHING, POSITION
 
 if TYPE_CHECKING:
     from pydantic import ConfigDict, TypeAdapter
@@ -58,6 +59,11 @@ class SavedGpuState:
         widest_link: most PCIe lanes since the first sample.
         state: of the GPU as a whole.
         seconds: by state, how long the GPU was in it.
+        gauge: the newest value of the last XID; None if it was never there.
+        has_no_xid: whether the source is proven to have none, after that value.
+        answered: quantities of the last answer, if it and the one before lack the last XID.
+        missed_since: when it was missed first, in Unix seconds; None while it is not missing.
+        evidence: by check that is raised.
     """
 
     saved: Unix
@@ -89,6 +95,10 @@ class SavedGpuState:
     widest_link: float = 0.0
     state: State = "unknown"
     seconds: dict[State, float] = field(default_factory=dict)
+    has_no_xid: bool = False
+    answered: tuple[str, ...] = ()
+    missed_since: Unix | None = None
+    evidence: dict[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
 
     @property
     def device(self) -> Device:
@@ -121,6 +131,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         saved=gpu.time,
         now=gpu.now,
         last_seen=gpu.reachability.last_seen,
+        missed_since=gpu.reachability.missed_since if gpu.reachability.is_missing else None,
         entity=gpu.device.entity,
         model=gpu.inputs.model,
         pci_bus_id=gpu.device.pci_bus_id,
@@ -130,7 +141,9 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         driver_version=gpu.restarts.driver_version,
         energy=gpu.restarts.energy,
         last_reset=gpu.last_reset,
-        gauge=xids.gauge,
+        gauge=xids.shown,
+        has_no_xid=xids.has_none,
+        answered=_answered(gpu) if gpu.restarts.absent >= ABSENT_SAMPLES else (),
         last_xid=xids.last,
         xids=xids.records,
         increases={
@@ -148,6 +161,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
             for check in gpu.checks
             if check.state.severity > 0  # others start again
         },
+        evidence={check.state.id: check.state.evidence for check in gpu.checks if check.state.severity > 0},
         other_xids=xids.others,
         driver=epoch.driver,
         engine=epoch.engine,
@@ -167,6 +181,11 @@ def save(gpu: GpuHealth) -> SavedGpuState:
     )
 
 
+def _answered(gpu: GpuHealth) -> tuple[str, ...]:
+    """Return the quantities of the last answer of a GPU."""
+    return () if gpu.answer is None else tuple([name for name in POSITION if getattr(gpu.answer, name) is not None])
+
+
 def restore(gpu: GpuHealth, saved: SavedGpuState, time: Unix) -> None:
     """Set the state of a GPU before its first sample.
 
@@ -178,15 +197,18 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: Unix) -> None:
     elapsed = max(time - saved.saved, 0.0)
     gpu.started = gpu.now = GpuSeconds(saved.now + elapsed)
     gpu.seconds.restore(saved.seconds, saved.state, elapsed)
-    gpu.reachability.expect(saved.last_seen, gpu.now)
+    gpu.reachability.expect(saved.last_seen, saved.missed_since, gpu.now)
     gpu.restarts = Restarts(
         Epoch(saved.boot_id, saved.driver, saved.engine, saved.exporter),
         saved.driver_version or gpu.restarts.driver_version,
         saved.energy,
     )
     gpu.last_reset, xids = saved.last_reset, gpu.inputs.xids
-    xids.restore(saved.xids, saved.other_xids, saved.last_xid, saved.gauge)
-    xids.totals = saved.xid_totals
+    xids.restore(saved.xids, saved.other_xids, saved.last_xid)
+    xids.shown, xids.has_none, xids.totals = saved.gauge, saved.has_no_xid, saved.xid_totals
+    if saved.answered:
+        gpu.restarts.absent, xids.is_blank = ABSENT_SAMPLES, True
+        gpu.answer = NOTHING._replace(**{name: 0.0 for name in saved.answered if name in POSITION})
     gpu.inputs.widest_link = saved.widest_link
     xids.begun = GpuSeconds(nextafter(saved.now, inf))
     restore_checks(gpu.checks, saved, gpu.now)
@@ -211,7 +233,8 @@ def restore_checks(checks: Sequence[GpuCheck], saved: SavedGpuState, now: GpuSec
         before = [at for at in saved.history.get(check.state.id, ()) if 0.0 <= saved.now - at < HISTORY_SECONDS]
         check.history = tuple(before[-MAX_REMEMBERED:])
         if check.state.id in saved.states:
-            check.state = CheckState(check.state.id, *saved.states[check.state.id])
+            id_ = check.state.id
+            check.state = CheckState(id_, *saved.states[id_], evidence=saved.evidence.get(id_, ()))
 
 
 def dumped(target: str, gpus: Mapping[str, SavedGpuState]) -> dict[str, object]:

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
+from pulsed.model.clocks import Unix
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import NOTHING, Reading
-from tests.compute.streams import BUSY, GPU, IDLE, MEMORY, NAMES, OTHER, counted, sample
+from tests.compute.streams import BUSY, DAY, GPU, IDLE, MEMORY, NAMES, OTHER, counted, sample
 
 READINGS = (BUSY, IDLE, MEMORY)
 
@@ -196,6 +197,17 @@ def test_a_slow_standby_and_a_fast_one_lose_no_time() -> None:
             targets.show("slow", clock, 15.0)
         targets.show("fast", clock)
     assert counted(targets.ticks["fast"], "observed_seconds") == 45.0 + 14.0
+
+
+def test_an_old_xid_of_a_target_that_continues_a_gpu_after_a_restart_is_not_new() -> None:
+    saved = ComputeLayer(GpuTable())
+    for clock in (1.0, 2.0):
+        saved.compute(sample(clock, BUSY._replace(temperature_celsius=40.0, xid_last_code=0.0), devices=[GPU]))
+    table = GpuTable()
+    one, another = ComputeLayer(table), ComputeLayer(table)
+    one.health_evaluator.restore(saved.health_evaluator.dump(), Unix(DAY + 3.0))
+    reading = BUSY._replace(temperature_celsius=40.0, xid_last_code=13.0)
+    assert another.compute(sample(4.0, reading, devices=[GPU])).xids == ()
 
 
 def test_a_gpu_that_was_forgotten_is_another_one_when_it_returns() -> None:

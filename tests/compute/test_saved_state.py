@@ -15,7 +15,7 @@ from pulsed.compute.saved_state import VERSION
 from pulsed.model.clocks import Unix
 from pulsed.model.raw_tick import Epoch
 from pulsed.model.tick import Extras
-from tests.compute.health.sim import GPU, Sim
+from tests.compute.health.sim import GPU, OTHER, Sim
 
 COUNTERS: dict[str, float | None] = {
     name: 1.0 for check in CHECKS for rule in check.rules if isinstance(rule, Increase) for name in rule.inputs
@@ -65,6 +65,25 @@ def test_raised_states_are_saved_with_the_time_until_which_they_are_held() -> No
         "row_remap_pending": ["warn", sim.time, None],
         "nvlink_errors": ["warn", sim.time, None],
     }
+
+
+def test_a_raised_state_keeps_its_evidence_while_its_inputs_are_blank_after_a_restart() -> None:
+    sim = Sim()
+    raised = sim.check("row_remap_pending", temperature_celsius=40.0, row_remap_pending=1.0)
+    assert (raised.state, raised.evidence) == ("warn", (("row_remap_pending", 1.0),))
+    sim.restart()
+    found = sim.check("row_remap_pending", temperature_celsius=40.0)
+    assert (found.state, found.evidence, found.covered) == ("warn", raised.evidence, False)
+
+
+def test_a_lost_gpu_is_lost_at_the_first_poll_after_a_restart() -> None:
+    alive = {"temperature_celsius": 40.0, "power_watts": 100.0}
+    sim = Sim(devices=[GPU, OTHER])
+    states = [sim.tick(reading, alive).healths[0].check("gpu_lost").state for reading in (alive, {}, {})]
+    sim.restart()
+    tick = sim.tick({}, alive)
+    assert [*states, tick.healths[0].check("gpu_lost").state] == ["ok", "ok", "crit", "crit"]
+    assert [change.check for change in tick.changes if change.check] == []
 
 
 @pytest.mark.parametrize(("down", "states"), [(598.0, ["warn", "ok"]), (599.0, ["ok", "ok"]), (-50.0, ["warn"] * 2)])

@@ -45,6 +45,7 @@ def xid(code: float | None, times: int = 1, **others: float | None) -> Step:
 
 
 ABSENT = Step({}, 8)
+BLANK = Step({"power_watts": None}, 8)
 ONE, TWO = Epoch(engine="1"), Epoch(engine="2")
 
 
@@ -91,6 +92,14 @@ def events_of(sim: Sim, code: int) -> int:
         ((xid(0)._replace(epoch=Epoch("a")), xid(48), xid(48)._replace(epoch=Epoch("b"))), 2),
         ((xid(0), xid(48), ABSENT, xid(48, energy_joules_total=1.0)), 1),
         ((xid(0), xid(48), ABSENT, xid(79, energy_joules_total=1.0)), 1),
+        ((xid(0), xid(48), ABSENT, xid(48)._replace(restart=True)), 2),
+        ((xid(0), xid(48), ABSENT, xid(48, energy_joules_total=1.0)._replace(restart=True)), 1),
+        ((xid(0), xid(48), ABSENT, Step(restart=True), xid(48, energy_joules_total=1.0)), 1),
+        ((xid(0), xid(13), ABSENT, xid(48, energy_joules_total=1.0)._replace(restart=True)), 1),
+        ((ABSENT, xid(48)._replace(restart=True)), 1),
+        ((ABSENT, xid(48, energy_joules_total=1.0)._replace(restart=True)), 0),
+        ((ABSENT, Step(restart=True), xid(48, energy_joules_total=1.0)), 0),
+        ((BLANK, xid(48)._replace(totals={48: 1.0}, restart=True)), 0),
     ],
     ids=[
         "absent after two days",
@@ -108,6 +117,14 @@ def events_of(sim: Sim, code: int) -> int:
         "another boot of the node",
         "with another list of fields",
         "another code with another list of fields",
+        "absent, and back after a restart of pulsed",
+        "blank, and back after a restart of pulsed",
+        "blank over a restart of pulsed",
+        "blank, and another code after a restart of pulsed",
+        "never there until a restart of pulsed",
+        "blank since the start until a restart of pulsed",
+        "blank since the start, over a restart of pulsed",
+        "blank with the totals until a restart of pulsed",
     ],
 )
 def test_the_same_code_of_a_host_engine_that_was_restarted_is_a_new_event(steps: tuple[Step, ...], events: int) -> None:
@@ -157,6 +174,9 @@ def counted(*totals: float | None) -> tuple[Step, ...]:
         ),
         ((*counted(0, 2), Step(totals={13: 4}, restart=True)), 4),
         ((*counted(0, 2), Step(totals={13: 1}, restart=True)), 3),
+        ((ABSENT, *counted(5)), 5),
+        ((BLANK, *counted(5, 6)), 1),
+        ((BLANK, Step(totals={13: 5}, restart=True), *counted(6)), 1),
     ],
     ids=[
         "ten",
@@ -174,6 +194,9 @@ def counted(*totals: float | None) -> tuple[Step, ...]:
         "another exporter",
         "over a restart of pulsed",
         "over a restart of both",
+        "without the gauge, the first ones",
+        "without the gauge, blank since the start",
+        "without the gauge, blank until a restart of pulsed",
     ],
 )
 def test_xids_are_counted_as_often_as_the_exact_totals_have_them(steps: tuple[Step, ...], events: int) -> None:

@@ -111,6 +111,7 @@ class GpuHealth:
         started: seconds of that clock at the GPU's first sample since the start of the daemon.
         time: of the last sample, in Unix seconds.
         restarts: of the GPU, its driver, its node and its source.
+        answer: the reading with which it answered last, as delivered; None before that.
         last_reset: of the GPU, its driver or its node, in Unix seconds; None if none was seen.
         latched: grows with every change that must survive a restart.
         seconds: how long it was in each state.
@@ -146,7 +147,7 @@ class GpuHealth:
         self._epoch: Epoch | None = None
         self._resumed = -inf  # when the source delivered again, by the GPU's clock
         self._is_fresh = False
-        self._answer: Reading | None = None
+        self.answer: Reading | None = None
         self._max_present = 0
         self._xid_events: tuple[tuple[int | str, int], ...] = ()
 
@@ -223,7 +224,7 @@ class GpuHealth:
             self._count(inputs.xids.add_kernel_events(kernel_events, self._programs, now, time))
         if node.epoch != self._epoch:
             self._update_epoch(node.epoch, previous)
-        answer = self._answer
+        answer = self.answer
         self._update_answer(sample, row, delivered, node)
         activity = activity_of(reading)
         is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), decision.covered, now)
@@ -393,7 +394,7 @@ class GpuHealth:
         else:
             reachability.update_unlisted(self.time, self.now, is_evident=is_evident)
         if self.reachability.polls_missed == 0.0 and freshness.state != "stale":
-            self._answer = delivered
+            self.answer = delivered
             if node.is_layout_new:
                 self._max_present = 0
             if reading[_XID] is None and self.restarts.has_no_xid(self.inputs.xids.gauge):
@@ -450,8 +451,10 @@ class GpuHealth:
         if inputs.extras is None and gauge is None:
             return
         records = len(xids.records)
-        if gauge is not None and self.restarts.absent and self.restarts.has_other_fields(delivered, before):
+        if xids.is_first(gauge, inputs.extras) and self.restarts.has_other_fields(delivered, before):
             xids.forget_source()
+        if gauge is not None:
+            self.restarts.absent = 0
         codes = xids.update(gauge, inputs.extras, self._programs, self.now)
         if codes or len(xids.records) != records:
             self._count(codes)

@@ -40,9 +40,9 @@ class Reachability:
     last_seen: Unix = EPOCH
     _seen: GpuSeconds = GPU_START
 
-    def expect(self, last_seen: Unix, now: GpuSeconds) -> None:
-        """Continue now with the time in Unix seconds at which it last answered."""
-        self.last_seen = last_seen
+    def expect(self, last_seen: Unix, missed_since: Unix | None, now: GpuSeconds) -> None:
+        """Continue now, with Unix seconds: when it last answered, and since when it is missing; None: it is not."""
+        self.last_seen, self.missed_since = last_seen, missed_since
         self._seen = GpuSeconds(now - LOST_SECONDS)
 
     def resume(self, now: GpuSeconds) -> None:
@@ -215,17 +215,16 @@ class Restarts:
         return self.absent >= ABSENT_SAMPLES and (gauge is None or not self.epoch.engine)
 
     def has_other_fields(self, reading: Reading, before: Reading | None) -> bool:
-        """Return whether the last XID comes back together with other fields that were not there before.
+        """Return whether XIDs come, after samples without a last XID, together with other fields that were not there.
 
-        Then the source has another list of fields, and the code may be old.
+        Then the source has another list of fields, and the codes may be old.
 
         Args:
-            reading: the newest one as delivered, with a last XID.
+            reading: the newest one as delivered, with XIDs.
             before: the last one with which the GPU answered, as delivered.
         """
-        absent, self.absent = self.absent, 0
         return (
-            absent >= ABSENT_SAMPLES
+            self.absent >= ABSENT_SAMPLES
             and before is not None
             and any(
                 old is None is not value and position != _XID

@@ -143,6 +143,9 @@ class XidLog:
         last: the code that happened last, or was there first; None for none. 45 replaces no other code.
         totals: by code, the newest value of the exporter's counter; None while there was none.
         begun: seconds of the GPU's clock; messages of the kernel from before were added in an earlier run, if at all.
+        shown: the newest code of the gauge, 0 for none; None while it was never there.
+        has_none: whether the source is proven to have no code, after the newest of the gauge.
+        is_blank: whether the gauge is absent from the newest sample.
     """
 
     critical: Set[int] = frozenset()
@@ -152,9 +155,9 @@ class XidLog:
     last: int | None = None
     begun: GpuSeconds = GPU_START
     totals: dict[int, float] | None = None
-    _gauge: int | None = None
-    _has_none: bool = False
-    _is_blank: bool = False
+    shown: int | None = None
+    has_none: bool = False
+    is_blank: bool = False
     _counts: frozenset[int] | None = None
     _bursts: dict[int, _Burst] = field(default_factory=dict)
     _cleared_at: GpuSeconds = GPU_NEVER
@@ -163,19 +166,19 @@ class XidLog:
 
     @property
     def gauge(self) -> int | None:
-        """The last code of the gauge, 0 for none; None while it was never there."""
-        return 0 if self._has_none else self._gauge
+        """The last code of the source, 0 for none; None while that is not known."""
+        return 0 if self.has_none else self.shown
 
-    def restore(self, records: Mapping[int, XidRecord], others: int, last: int | None, gauge: int | None) -> None:
-        """Continue from an earlier run."""
-        self.records, self.beyond, self.others, self._gauge = {}, None, others, gauge
+    def restore(self, records: Mapping[int, XidRecord], others: int, last: int | None) -> None:
+        """Continue with the codes of an earlier run."""
+        self.records, self.beyond, self.others = {}, None, others
         for code, record in records.items():
             self._keep(code, record)
         self.last = last if last in self.records else None
 
     def restart_gauge(self) -> None:
         """Record a restart of the host engine: it has no code from before."""
-        self._has_none = True
+        self.has_none = True
 
     def restart_totals(self) -> None:
         """Record a restart of the exporter: its counters begin at 0, and its window has samples of the last code."""
@@ -183,15 +186,22 @@ class XidLog:
 
     def record_none(self) -> None:
         """Record the proof that the source has no code so far."""
-        self._has_none, self.totals, self._counts = True, self.totals or {}, self._counts or frozenset()
+        self.has_none, self.totals, self._counts = True, self.totals or {}, self._counts or frozenset()
+
+    def is_first(self, gauge: float | None, extras: Extras | None) -> bool:
+        """Return whether an input has a code that may be its first one."""
+        if gauge is not None or extras is None:
+            return gauge is not None
+        has_counts = not self._counts and any(count > 0 for _, count in extras.xid_counts or ())
+        return has_counts or bool(extras.xid_totals and not self.totals)
 
     def forget_source(self) -> None:
         """Record another list of fields: its present values may be old."""
-        self._has_none, self.totals, self._counts = False, self.totals or None, self._counts or None
+        self.has_none, self.totals, self._counts = False, self.totals or None, self._counts or None
 
     def change_source(self) -> None:
         """Take another source of the same GPU: its present values are not new, and it has counts of its own."""
-        self._gauge, self._has_none, self.totals, self._counts = None, False, None, None
+        self.shown, self.has_none, self.totals, self._counts = None, False, None, None
 
     def update(
         self, gauge: float | None, extras: Extras | None, programs: Programs, now: GpuSeconds
@@ -206,10 +216,10 @@ class XidLog:
         """
         events: list[tuple[str, int, int]] = []
         sticky: dict[int, None] = {}
-        was_blank, self._is_blank = self._is_blank, gauge is None
+        was_blank, self.is_blank = self.is_blank, gauge is None
         if gauge is not None:
             code, before = int(gauge), self.gauge
-            self._gauge, self._has_none = code, False
+            self.shown, self.has_none = code, False
             is_counted = was_blank and self.totals is not None and extras is not None and extras.xid_totals is not None
             if code and code != before:
                 if before is None:

@@ -62,7 +62,7 @@ def test_stale_inputs_are_no_proof_and_an_answer_ends_it() -> None:
 
 def test_a_gpu_of_an_earlier_run_needs_no_second() -> None:
     reachability = Reachability()
-    reachability.expect(Unix(900.0), GPU_START)
+    reachability.expect(Unix(900.0), None, GPU_START)
     for now in (0.0, 0.1):
         update(reachability, now, "blank", NOTHING, has_peers=True)
     assert (reachability.is_lost, reachability.last_seen, reachability.missed_since) == (True, 900.0, 1000.0)

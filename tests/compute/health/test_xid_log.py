@@ -285,12 +285,12 @@ def test_old_messages_are_limited() -> None:
 def test_saved_codes_are_limited() -> None:
     log = XidLog(critical={79})
     saved = {code: XidRecord(GpuSeconds(float(code)), dated=True, count=2) for code in (79, *range(1000, 4000))}
-    log.restore(saved, 5, 3999, 0)
+    log.restore(saved, 5, 3999)
     assert 79 in log.records
     assert list(log.records) == [79, *range(1000, 1000 + MAX_CODES), 3999]
     assert (log.beyond, log.last) == (3999, 3999)
     assert log.others + sum(record.count for record in log.records.values()) == 5 + 2 * 3001
-    log.restore({}, 0, 79, None)
+    log.restore({}, 0, 79)
     assert log.last is None
 
 
@@ -299,7 +299,8 @@ def test_messages_of_an_earlier_run_are_not_counted_again() -> None:
     log.add_kernel_events([kernel_event(79, 5.0)], (), now=GpuSeconds(10.0), time=Unix(10.0))
     log.clear(GpuSeconds(8.0))
     again = XidLog(begun=GpuSeconds(10.5))
-    again.restore(log.records, log.others, log.last, log.gauge)
+    again.restore(log.records, log.others, log.last)
+    again.shown = log.shown
     assert list(again.add_kernel_events([kernel_event(79, 5.0)], (), now=GpuSeconds(12.0), time=Unix(12.0))) == []
     assert (again.records[79].count, again.records[79].cleared) == (1, True)
     assert list(again.add_kernel_events([kernel_event(79, 11.0)], (), now=GpuSeconds(12.0), time=Unix(12.0))) == [79]

@@ -64,7 +64,7 @@ def test_the_state_of_a_code_depends_on_its_age(
 @pytest.mark.parametrize(("gauge", "held"), [(None, 2), (48, 2), (0, 0)])
 def test_after_a_day_a_critical_code_is_a_warning_until_the_gauge_is_0(gauge: int | None, held: int) -> None:
     facts = inputs({48: dated(0.0)}, xid_last_code=0.0 if gauge is None else float(gauge))
-    facts.xids.restore(facts.xids.records, 0, None, gauge)
+    facts.xids.shown = gauge
     assert after(WARNING, facts, DAY).severity == held
 
 
