@@ -118,7 +118,7 @@ async def test_a_stopped_child_is_only_late(standin: Standin) -> None:
         assert source.pid is not None
         os.kill(source.pid, signal.SIGSTOP)
         with contextlib.suppress(TimeoutError):
-            while await asyncio.wait_for(source.read(), 0.3):  # what was under way
+            while await asyncio.wait_for(source.read(), 1.0):  # what was under way
                 pass
         stopped = time.monotonic()
         waiting = asyncio.create_task(read(source))
