@@ -99,7 +99,7 @@ class Check:
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """All inputs that its state depends on."""
+        """All inputs that its state depends on while it rests."""
         superseded_by = (self.superseded_by,) if self.superseded_by else ()
         return (*chain(*[rule.depends_on for rule in self.rules]), *self.unless, *superseded_by)
 

@@ -126,7 +126,7 @@ class Rule:
         below: whether small measures are the bad ones.
         when: conditions.
         other_inputs: inputs that the measure depends on where they are present.
-        shown: inputs behind its conditions, for the evidence.
+        shown: inputs behind its conditions, for evidence.
         fallback: attribute of `TemperatureLimits` that replaces a missing second input.
         enter: seconds for which a level must be reached without a break before it is raised.
         hold: minimum seconds for which a raised state is kept.
@@ -194,8 +194,8 @@ class Rule:
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """The inputs that its state depends on."""
-        return (*self.inputs, *self.other_inputs, *(when.quantity for when in self.when))
+        """The inputs that its state depends on while it rests."""
+        return (*self.inputs, *self.other_inputs)
 
     needs_all: ClassVar = True
     """Whether its measure needs all of its inputs; otherwise one of them will do."""
@@ -317,7 +317,9 @@ class Rule:
         return GpuSeconds(now + self.lasts) if self.lasts else GPU_NEVER
 
     def rests(self, state: RuleState, inputs: GpuInputs) -> bool:
-        """Return whether its state stays as it is for as long as its inputs do."""
+        """Return whether its state stays as it is for as long as its inputs do: conditions matter from a level on."""
+        if self.when and state.measure is not None and self.severities(state, state.measure)[0] > 0:
+            return False
         return state.severity <= 0 and not state.reached_since and (inputs.extras is None or not self._reads_extras)
 
     def resolve(self, state: RuleState, moment: GpuSeconds) -> None:
