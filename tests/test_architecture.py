@@ -59,7 +59,10 @@ MAY_IMPORT = {
         "owners.findings owners.report number_text present.otlp"
     ),
     "server.settings": "config.settings config.values",
-    "server": "errors regular_file daemon_thread lane config.settings config.values config present server.settings",
+    "server": (
+        "errors regular_file background_tasks daemon_thread lane config.settings config.values config present "
+        "server.settings"
+    ),
     "config.configuration": (
         "errors regular_file config.settings config.values log kubernetes model config reader owners "
         "host compute owners.report present server.settings"

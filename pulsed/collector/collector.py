@@ -10,6 +10,7 @@ from itertools import compress
 from socket import gethostname
 from typing import NamedTuple
 
+from pulsed.background_tasks import aligned_sleep
 from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
@@ -272,7 +273,7 @@ class Collector:
         """Read the kernel log of this machine, if present, even while the source delivers nothing."""
         while True:
             has_log = self._pipeline.kernel_log_error is not None
-            await asyncio.sleep(max(self._target.interval, MIN_LOG_SECONDS if has_log else NO_LOG_SECONDS))
+            await aligned_sleep(max(self._target.interval, MIN_LOG_SECONDS if has_log else NO_LOG_SECONDS))
             if has_log and not self._target.delivers(Monotonic(time.monotonic())):
                 await self._pipeline.read_kernel_log()
                 self._take_kernel_log()

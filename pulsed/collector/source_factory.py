@@ -9,8 +9,8 @@ from importlib import import_module
 from pulsed.collector.this_host import api_client, discovers_exporters, node_name
 from pulsed.compute.products import C2C_LINKS
 from pulsed.config.configuration import Config
-from pulsed.model.target_store import Target
-from pulsed.reader.settings import CANDIDATES, MIN_STALE_SECONDS, STALE_INTERVALS
+from pulsed.model.target_store import Target, stale_seconds
+from pulsed.reader.settings import CANDIDATES, STALE_INTERVALS
 from pulsed.reader.source import Source, SourceRequest
 
 
@@ -78,13 +78,13 @@ def target_of(source: Source, config: Config) -> Target:
     """Return the target of a source."""
     stale_after, intervals = config.source.stale_after, float(STALE_INTERVALS)
     if source.kind == "replay" and config.source.replay.speed:
-        intervals = max(intervals / config.source.replay.speed, MIN_STALE_SECONDS / source.interval)
+        intervals /= config.source.replay.speed
     errors = {kind.reason: 0 for kind in source.failures}
     return Target(
         source.kind,
         source.target,
         source.interval,
-        intervals * source.interval if stale_after is None else stale_after,
+        stale_seconds(intervals, source.interval) if stale_after is None else stale_after,
         errors=errors,
         stale_intervals=intervals if stale_after is None else None,
     )

@@ -113,7 +113,7 @@ class HostEpoch:
     """
 
     def __init__(self, boot: str, booted: Unix = EPOCH, driver: Path = DRIVER) -> None:
-        self._boot, self._booted, self._driver = boot, booted, driver
+        self._boot, self._booted, self._driver = boot, booted, str(driver)
 
     def completed(self, epoch: Epoch) -> Epoch:
         """Return the epoch of a source, completed by the host's epoch."""

@@ -6,6 +6,7 @@ nor a proof of idleness or health, until the counter was other than 0 once.
 
 from __future__ import annotations
 
+from itertools import chain
 from operator import itemgetter
 
 from pulsed.compute.plausibility_rules import (
@@ -129,11 +130,12 @@ class UnmeasuredZeros:
     Drivers, DCGM and relays write 0 for what a product does not have.
     """
 
-    __slots__ = ("_model", "_parts")
+    __slots__ = ("_model", "_parts", "_positions")
 
     def __init__(self) -> None:
         self._model: str | None = None
         self._parts: list[tuple[int, ...]] = []
+        self._positions: tuple[int, ...] = ()
 
     def apply(self, reading: Reading, model: str) -> Reading:
         """Return the next reading without such zeros; itself if it has none."""
@@ -143,10 +145,11 @@ class UnmeasuredZeros:
                 tuple(at for name, at in POSITION.items() if name.startswith(prefixes))
                 for prefixes in unmeasured_by(model)
             ]
+            self._positions = tuple(chain(*self._parts))
+        if [reading[at] for at in self._positions].count(None) == len(self._positions):
+            return reading
         self._parts = [positions for positions in self._parts if not any(map(reading.__getitem__, positions))]
         absent = [at for positions in self._parts for at in positions if reading[at] is not None]
-        if not absent:
-            return reading
         values = list(reading)
         for position in absent:
             values[position] = None

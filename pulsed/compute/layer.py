@@ -121,6 +121,7 @@ class ComputeLayer:
             narrow,
             counters.idle_kind,
             health.inputs.errors.values,
+            health.shown_seconds,
         )
 
     def _presence(self, state: GpuState) -> Presence:
@@ -187,7 +188,7 @@ class ComputeLayer:
         deriver, counters, health = self.table.deriver, state.counters, self.table.health_of(state.board)
         derived = deriver.derive(state.device, NOTHING, deriver.bounds(NOTHING))
         counted = counters.snapshot() if counters is not None else NOTHING_COUNTED
-        return Result(*derived, counters=counted, health=health.health)
+        return Result(*derived, counters=counted, health=health.health, health_seconds=health.shown_seconds)
 
 
 class _PartitionedBoard(NamedTuple):

@@ -81,10 +81,9 @@ class HistoryFeature(Feature):
 
     def take_tick(self, tick: Tick) -> None:
         """Keep the samples of a tick, and the minute that it ends."""
-        minute = self._day.add(tick)
+        minute = self._day.add(tick, self._history.add(tick))
         if minute is not None and self.files is not None and self._day.gpus <= MAX_GPUS:
             self.files.add(json_bytes(minute.dump()))
-        self._history.add(tick)
 
     def forget(self, removal: Removal) -> None:
         """Hide the samples of a GPU."""

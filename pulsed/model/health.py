@@ -132,7 +132,6 @@ class Health:
         last_reset: when it was last reset, or its driver or node restarted, in Unix seconds; None if never seen.
         nvlinks: those that the source has one by one, by number.
         nvlink_fault: the one that is raised; None for none.
-        seconds: by state, how long the GPU was in it so far; time that no sample covers is unknown.
     """
 
     state: State
@@ -144,7 +143,6 @@ class Health:
     last_reset: Unix | None = None
     nvlinks: tuple[Nvlink, ...] = ()
     nvlink_fault: NvlinkFault | None = None
-    seconds: tuple[tuple[State, float], ...] = ()
 
     @property
     def severity(self) -> int:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 from pulsed.model.clocks import Unix
 from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.gpu import Device
-from pulsed.model.health import NOT_EVALUATED, Health
+from pulsed.model.health import NOT_EVALUATED, Health, State
 from pulsed.model.interval import Interval, between
 from pulsed.model.vocabulary import UNKNOWN, Value
 
@@ -144,6 +144,7 @@ class Result(NamedTuple):
         idle_kind: of `IDLE_KINDS`: what its time is while it is not used, by its owners and memory; None before any
             sample.
         errors: memory errors by kind, `corrected` and `uncorrected`; a fall counts once a second sample confirms it.
+        health_seconds: by state of its health, how long it was in it so far; time that no sample covers is unknown.
     """
 
     real_utilization: RealUtilization
@@ -157,6 +158,7 @@ class Result(NamedTuple):
     rollup_bounds: Bounds | None = None
     idle_kind: str | None = None
     errors: tuple[tuple[str, float], ...] = ()
+    health_seconds: tuple[tuple[State, float], ...] = ()
 
     @property
     def use(self) -> Use:

@@ -16,6 +16,14 @@ from pulsed.model.health import NodeHealth
 from pulsed.model.host import HostFacts
 from pulsed.model.tick import Tick
 
+MIN_STALE_SECONDS = 2.0
+"""Ticks of short intervals arrive together, and those of a fast replay wait for each other."""
+
+
+def stale_seconds(intervals: float, interval: float) -> float:
+    """Return the seconds after which data is stale that many intervals old, where the configuration names no time."""
+    return max(intervals * interval, MIN_STALE_SECONDS)
+
 
 class DiscoveryList(NamedTuple):
     """A list that targets are discovered by.
@@ -78,7 +86,7 @@ class Target:
             self.kind, self.name, self.interval = kind, name, interval
             self.version += 1
             if self.stale_intervals is not None:
-                self.stale_after = self.stale_intervals * interval
+                self.stale_after = stale_seconds(self.stale_intervals, interval)
 
     def continue_from(self, before: Target) -> None:
         """Copy the state of a target of the same source, whose configuration has changed."""

@@ -30,7 +30,7 @@ class JobSettings(Settings):
         "Directories of this host; the first with a job of a GPU decides. Formats: pulsed's own, jobstats', "
         "dcgm-exporter's HPC job mapping.",
     )
-    interval: Duration = setting(1.0, "Time between two reads; five times as long without the directory.")
+    interval: Duration = setting(1.0, "Time between two reads; ten times as long without the directory.")
     squeue: CommandOrOff = setting(
         "squeue",
         "Slurm's `squeue`, for what a job's file lacks: user, account, partition, name, array, part of a GPU (with "

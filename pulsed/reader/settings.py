@@ -19,9 +19,6 @@ from pulsed.reader.source import SourceSection
 STALE_INTERVALS = 3
 """Number of intervals without a new sample after which data is stale, if `source.stale_after` is not set."""
 
-MIN_STALE_SECONDS = 1.0
-"""Not earlier in a fast replay: its ticks wait for each other, and for what else the process does."""
-
 _SECTION = "Source `{}`.".format
 
 
@@ -47,7 +44,9 @@ class SourceSettings(Settings):
         example="15s",
     )
     stale_after: Duration | None = setting(
-        None, "Older data leaves /metrics and is marked stale in the API. Unset: three intervals.", example="45s"
+        None,
+        "Older data leaves /metrics and is marked stale in the API. Unset: three intervals, at least 2s.",
+        example="45s",
     )
     max_gpus: PositiveCount = setting(
         MAX_GPUS, "Limit of GPUs and MIG instances of one target. A target with more fails."

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
+from pulsed.background_tasks import next_multiple
 from pulsed.lane import FairSemaphore
 from pulsed.present.asgi import App
 from pulsed.server.connection import ServerConnection, TlsProtocol, all_connections
@@ -119,7 +120,7 @@ class Server(uvicorn.Server):
                 self.config.encoded_headers = list(self._live.now.headers)
             await self.on_tick(counter=0)  # the headers of the next second
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CHECK_SECONDS):
+                async with asyncio.timeout_at(next_multiple(CHECK_SECONDS, asyncio.get_running_loop().time())):
                     await self._stopped.wait()
 
     def _count_accepted(self, newest: ServerConnection) -> None:

@@ -66,6 +66,8 @@ class PageUnits:
 
     def learn(self, positions: UnitPositions, values: Sequence[RawValue]) -> bool:
         """Take the values of a page at these positions; return whether a unit may be another one."""
+        if not any(positions):  # not an exporter's page
+            return False
         before = self._proofs()
         is_changed = bool(positions.shares) and self._shares.learn(positions.shares, values)
         for name, of_name in positions.temperatures.items():
@@ -76,7 +78,8 @@ class PageUnits:
                 self._hot[name] += 1
         if any(SHARED_EXCESS < value <= 100.0 * SHARED_EXCESS for value in _numbers(positions.profiled, values)):
             self._profiled_pages += 1
-        self._largest = max([self._largest, *_numbers(positions.memory, values)])
+        larger = [value for value in _numbers(positions.memory, values) if value > self._largest]
+        self._largest = max([value for value in larger if not is_blank(value, "int64")], default=self._largest)
         return is_changed or self._proofs() != before
 
     def _proofs(self) -> tuple[object, ...]:
@@ -131,9 +134,5 @@ def is_profiled(name: str, unit: Unit) -> bool:
 
 
 def _numbers(positions: Sequence[int], values: Sequence[RawValue]) -> list[float]:
-    """Return the numbers at positions, without blanks."""
-    return [
-        value
-        for position in positions
-        if (value := values[position]) is not None and not isinstance(value, str) and not is_blank(value, "int64")
-    ]
+    """Return the numbers at positions."""
+    return [value for position in positions if (value := values[position]) is not None and not isinstance(value, str)]

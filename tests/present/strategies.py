@@ -68,6 +68,7 @@ results = st.builds(
     st.sampled_from([SICK, NOT_EVALUATED]),
     st.sampled_from([(), (("power_cap", 0.25), ("sw_thermal", 0.0))]),
     st.none() | ratios,
+    health_seconds=st.just(()),
 )
 gpus = st.builds(Gpu, devices, readings, results, st.lists(texts.filter(bool), max_size=2, unique=True).map(tuple))
 

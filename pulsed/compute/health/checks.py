@@ -92,7 +92,7 @@ def _below_maximum(quantity: str, levels: Mapping[State, float], text: str, by: 
         number="below {:.0%}",
         by=by,
         below=True,
-        other_inputs=("performance_state", ACTIVITY),
+        shown=("performance_state", ACTIVITY),
         when=(When("pcie_load", eq, 1),),
         enter=MINUTE,
     )

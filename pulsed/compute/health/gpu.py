@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, compress
 from math import inf
-from operator import itemgetter
+from operator import itemgetter, ne
 from typing import NamedTuple
 
 from pulsed.compute.activity import activity_of
 from pulsed.compute.health.check import GpuCheck, without_jitter
-from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts, pcie_load
+from pulsed.compute.health.inputs import IN_EXTRAS, INPUT_POSITION, GpuInputs, exporter_facts, pcie_load
 from pulsed.compute.health.link_faults import LINK_DOWN, SOME_RACK, LinkDown, is_link_down, link_of
 from pulsed.compute.health.reachability import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.windows import ErrorCounters, StateSeconds
+from pulsed.compute.health.windows import ERROR_QUANTITIES, ErrorCounters, StateSeconds
 from pulsed.compute.health.xid_log import Programs
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, xid_of
@@ -23,7 +24,7 @@ from pulsed.compute.sample import FIRST, ROUNDING, Freshness, TrackedSample
 from pulsed.durations import MINUTE
 from pulsed.model.clocks import EPOCH, GPU_START, GpuSeconds, Unix
 from pulsed.model.gpu import Device
-from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, XidLast, worst_state
+from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, State, XidLast, worst_state
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.tick import GpuRow
 from pulsed.model.vocabulary import POSITION, Reading, Value
@@ -46,8 +47,12 @@ class EnabledChecks:
 
     Attributes:
         checks: all enabled ones.
+        in_turn: the same in the order of their evaluation.
         critical_xids: codes that are counted from 0 on.
         present: takes from a reading what `inputs_blank_ratio` is about.
+        counters: takes from `GpuInputs.values` all counters of which increases are observed.
+        watched: takes from `GpuInputs.values` all that any check depends on.
+        watchers: by value that `watched` takes, the numbers in `in_turn` of the checks that depend on it.
     """
 
     def __init__(self, settings: HealthSettings) -> None:
@@ -58,6 +63,17 @@ class EnabledChecks:
         names = {name for rule in rules for name in rule.uses}
         names |= {name for check in self.checks for name in (*check.unless, check.superseded_by)}
         self.present = itemgetter(_REASONS, _XID, *sorted(POSITION[name] for name in names if name in POSITION))
+        increases = [rule for rule in rules if isinstance(rule, Increase)]
+        observed = dict.fromkeys([*chain(*ERROR_QUANTITIES.values()), *chain(*[rule.inputs for rule in increases])])
+        self.counters = itemgetter(*[INPUT_POSITION[name] for name in observed])
+        # Results of DCGM count where the other checks have no inputs.
+        self.in_turn = sorted(self.checks, key=lambda check: check.id == "dcgm_health")
+        watchers: dict[int, list[int]] = {_REASONS: [], _XID: []}
+        for number, check in enumerate(self.in_turn):
+            for name in check.depends_on:
+                watchers.setdefault(INPUT_POSITION[name], []).append(number)
+        self.watched = itemgetter(*watchers)
+        self.watchers = tuple(watchers.values())
 
 
 class NodeFacts(NamedTuple):
@@ -99,6 +115,7 @@ class GpuHealth:
         last_reset: of the GPU, its driver or its node, in Unix seconds; None if none was seen.
         latched: grows with every change that must survive a restart.
         seconds: how long it was in each state.
+        shown_seconds: the same, as of the last evaluation.
 
     Args:
         here: the node of a device whose source does not name it.
@@ -118,8 +135,12 @@ class GpuHealth:
         self.last_reset: Unix | None = None
         self.latched = 0
         self.seconds = StateSeconds()
+        self.shown_seconds: tuple[tuple[State, float], ...] = ()
         self.inputs = GpuInputs(device.model)
         self._here = here
+        self._watched: tuple[Value, ...] | None = None  # inputs at the last evaluation; None: evaluate all checks
+        self._counters: tuple[Value, ...] | None = None  # as long as they stay the same, there is nothing to observe
+        self._awake: set[int] = set()  # the numbers of the checks that do not rest
         self.use(enabled)
         self._programs: Programs = ()  # on the GPU: a fault that follows one of them is not the board's
         self._second: int | None = None  # of the last evaluation, by the GPU's clock
@@ -142,18 +163,21 @@ class GpuHealth:
             for check in enabled.checks
         ]
         self._by_id = {check.check.id: check for check in self.checks}
-        # Results of DCGM count where the other checks have no inputs, so that it is evaluated last.
-        self._in_turn = sorted(self.checks, key=lambda check: check.check.id == "dcgm_health")
+        self._in_turn = [self._by_id[check.id] for check in enabled.in_turn]
         self._rules = [pair for check in self.checks for pair in check.rules]
         self._increases = [(rule, state) for rule, state in self._rules if isinstance(rule, Increase)]
         self._duties = [
-            (check, rule, state) for check in self.checks for rule, state in check.rules if isinstance(rule, Duty)
+            (number, rule, state)
+            for number, check in enumerate(self._in_turn)
+            for rule, state in check.rules
+            if isinstance(rule, Duty)
         ]
         new = [check for check in self.checks if before.get(check.check.id) is not check]
         for check in new:
             check.suits = check.check.suits(inputs.model, self.device.guest)
             if (old := before.get(check.check.id)) is not None:
                 check.events = old.events
+        self._counters = None
         self._wake()
         return new
 
@@ -211,14 +235,12 @@ class GpuHealth:
         self._update_xids(reading[_XID], delivered, answer)
         if extras is not None:
             inputs.nvlinks.update(extras, inputs.model, bool(reading[_MIG_MODE]))
-        if is_measured:
-            inputs.errors.update(reading, now)
-            for increase, state in self._increases:
-                increase.observe(state, inputs, now)
+        if is_measured and self._enabled.counters(inputs.values) != self._counters:
+            self._observe_counters(reading, now)
         if is_part_complete or decision.kind != "next":
-            for check, duty, state in self._duties:
+            for number, duty, state in self._duties:
                 duty.observe(state, inputs, now)
-                check.wake()
+                self._awake.add(number)
         self.is_due = node.interval >= EVALUATION_SECONDS or int(now + ROUNDING) != self._second
 
     def compare_links(self, widest: Collection[float], *, is_virtual: bool) -> None:
@@ -234,12 +256,12 @@ class GpuHealth:
         by_design = width == inputs.widest_link and (is_virtual or is_alike)
         if (by_design, is_virtual) != (inputs.has_lanes_by_design, inputs.is_virtual):
             inputs.has_lanes_by_design, inputs.is_virtual = by_design, is_virtual
-            self._by_id["pcie_link"].wake()
+            self._wake()
 
     def change_source(self) -> None:
         """Take another source of the same GPU from the next sample on."""
         self.inputs.xids.change_source()
-        self.inputs.errors = ErrorCounters()
+        self.inputs.errors, self._counters = ErrorCounters(), None
         self.restarts.change_source()
 
     def evaluate(self, links_down: Sequence[tuple[Unix, LinkDown]] = ()) -> None:
@@ -251,21 +273,37 @@ class GpuHealth:
         if is_first:
             inputs.severities = {check.check.id: check.state.severity for check in self.checks}
             self._xid_events = self._counts_of_xids()
-        inputs.update_xids()
         before: dict[str, CheckState] = {}
-        for check in self._in_turn:
-            old = check.evaluate(inputs, self.time, self.now)
+        is_changed, due = self._watched is None, self._due()
+        for number in due:
+            check = self._in_turn[number]
+            events, old = check.events, check.evaluate(inputs, self.time, self.now)
+            is_changed |= check.events != events
             if old is not None:
                 before[old.id] = old
                 inputs.severities[old.id] = check.state.severity
+        self._awake = {number for number in due if not self._in_turn[number].rests}
         for id_ in self._by_id if before else ():
             old, new = before.get(id_), self._by_id[id_].state
             if old is not None and new.state != old.state:
                 self.latched += 1
                 if not is_first or new.severity > 0:
                     self.changes.append((old, new))
-        self.health = self._health()
+        if is_changed or before or inputs.xids.records or inputs.extras is not None:
+            self.health = self._health()
+        self.shown_seconds = tuple(self.seconds.by_state.items())
         self.seconds.state = self.health.state
+
+    def _due(self) -> list[int]:
+        """Return the numbers of the checks that may have another state: all that are awake, or whose inputs changed.
+
+        Without it, Compute takes 1.9 times as long.
+        """
+        before, self._watched = self._watched, self._enabled.watched(self.inputs.values)
+        if before is None:
+            return list(range(len(self._in_turn)))
+        changed = compress(self._enabled.watchers, map(ne, before, self._watched))
+        return sorted(self._awake.union(*changed))
 
     def _health(self) -> Health:
         """Return the health by the states of the checks."""
@@ -287,7 +325,6 @@ class GpuHealth:
             last_reset=self.last_reset,
             nvlinks=() if self.inputs.extras is None else self.inputs.nvlinks.shown(self.inputs.extras),
             nvlink_fault=self._nvlink_fault() if xids.records else None,
-            seconds=tuple(self.seconds.by_state.items()),
         )
 
     def _counts_of_xids(self) -> tuple[tuple[int | str, int], ...]:
@@ -298,8 +335,8 @@ class GpuHealth:
         return (*sorted(counts.items()), *others)
 
     def _wake(self) -> None:
-        for check in self.checks:
-            check.wake()
+        """Evaluate all checks next time, even if their inputs have not changed."""
+        self._watched = None
 
     def _interrupt(self) -> None:
         """Record a gap: no level was reached without a break, and the source may have other fields since."""
@@ -358,7 +395,9 @@ class GpuHealth:
                 self._max_present = 0
             if reading[_XID] is None and self.restarts.has_no_xid(self.inputs.xids.gauge):
                 self.inputs.xids.record_none()
-        self._is_fresh = freshness.is_fresh and not reachability.is_unlisted
+        if (is_fresh := freshness.is_fresh and not reachability.is_unlisted) is not self._is_fresh:
+            self._is_fresh = is_fresh
+            self._wake()
 
     def _facts(self, freshness: Freshness, reading: Reading, node: NodeFacts, activity: Value) -> tuple[Value, ...]:
         """Return the values of `FACTS`.
@@ -389,7 +428,18 @@ class GpuHealth:
         for rule, state in self._rules:
             rule.resolve(state, moment)
         self.last_reset = Unix(self.epoch + moment)
+        self._wake()
         self.latched += 1
+
+    def _observe_counters(self, reading: Reading, now: GpuSeconds) -> None:
+        """Observe the increases of all counters."""
+        inputs = self.inputs
+        inputs.errors.update(reading, now)
+        for increase, state in self._increases:
+            increase.observe(state, inputs, now)
+        counters = [*inputs.errors.counters, *chain(*[state.increases.values() for _, state in self._increases])]
+        is_quiet = all(counter.is_quiet for counter in counters)
+        self._counters = self._enabled.counters(inputs.values) if is_quiet else None
 
     def _update_xids(self, gauge: Value, delivered: Reading, before: Reading | None) -> None:
         """Record the codes of a sample; `before` was delivered when the GPU answered last."""

@@ -126,6 +126,7 @@ class Rule:
         below: whether small measures are the bad ones.
         when: conditions.
         other_inputs: inputs that the measure depends on where they are present.
+        shown: inputs behind its conditions, for the evidence.
         fallback: attribute of `TemperatureLimits` that replaces a missing second input.
         enter: seconds for which a level must be reached without a break before it is raised.
         hold: minimum seconds for which a raised state is kept.
@@ -146,6 +147,7 @@ class Rule:
     below: bool = False
     when: tuple[When, ...] = ()
     other_inputs: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     fallback: str = ""
     enter: float = 0.0
     hold: float = 0.0
@@ -187,7 +189,12 @@ class Rule:
 
     @cached_property
     def uses(self) -> tuple[str, ...]:
-        """All inputs that its state depends on."""
+        """All inputs that it has."""
+        return (*self.inputs, *self.other_inputs, *self.shown, *(when.quantity for when in self.when))
+
+    @property
+    def depends_on(self) -> tuple[str, ...]:
+        """The inputs that its state depends on."""
         return (*self.inputs, *self.other_inputs, *(when.quantity for when in self.when))
 
     needs_all: ClassVar = True

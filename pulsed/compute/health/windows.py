@@ -71,6 +71,8 @@ class ClockEvents:
 
     shares: Shares = ()
     _parts: list[Part] = field(default_factory=list)
+    _masks: dict[int, GpuSeconds] = field(default_factory=dict)
+    """When the last part with each mask ended."""
     _seconds_by_mask: dict[int, float] = field(default_factory=dict)
     _begun: GpuSeconds | None = None
     _seconds: float = 0.0
@@ -96,7 +98,10 @@ class ClockEvents:
             return False
         if self._samples:
             self._parts.append(Part(now, self._seconds, self._samples, self._seconds_by_mask))
-        self._parts = [part for part in self._parts if now - part.ended <= MAX_WINDOW]
+            self._masks |= dict.fromkeys(self._seconds_by_mask, now)
+        while self._parts and now - self._parts[0].ended > MAX_WINDOW:
+            del self._parts[0]
+        self._masks = {mask: ended for mask, ended in self._masks.items() if now - ended <= MAX_WINDOW}
         self._begun, self._seconds_by_mask, self._seconds, self._samples = now, {}, 0.0, 0
         parts = self._parts_of(SHARES_WINDOW, 0)
         observed, reduced = sum([part.seconds for part in parts]), _seconds_by_mask(parts)
@@ -114,8 +119,11 @@ class ClockEvents:
         than three samples in all."""
         parts = self._parts_of(window, MIN_SAMPLES)
         observed = sum([part.seconds for part in parts])
-        is_known = observed and sum([part.samples for part in parts]) >= MIN_SAMPLES
-        return _seconds(_seconds_by_mask(parts), bits) / max(observed, window) if is_known else None
+        if not observed or sum([part.samples for part in parts]) < MIN_SAMPLES:
+            return None
+        if not any(mask & bits for mask in self._masks):
+            return 0.0
+        return _seconds(_seconds_by_mask(parts), bits) / max(observed, window)
 
     def _parts_of(self, window: float, min_samples: int) -> list[Part]:
         """Return the parts of a window, and older ones if it has fewer samples than the minimum."""
@@ -179,7 +187,7 @@ class CounterIncrease:
             gap: seconds without a sample before this one. An increase in a gap that is longer than the window counts
                 with the share of the window, as if it had been steady.
         """
-        if value == self.last and self.settled and not self.parts and self.before is None:
+        if value == self.last and self.is_quiet:
             return 0.0
         self.parts = tuple([part for part in self.parts if not has_passed(self.seconds, part[0], now)])
         is_first, increase = self.last is None, self._grow(value)
@@ -215,6 +223,11 @@ class CounterIncrease:
     def restart(self) -> None:
         """Count from the newest value on, after a reset of the GPU."""
         self.before = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the last value again would change nothing."""
+        return self.settled and not self.parts and self.before is None
 
     @property
     def confirmed(self) -> float | None:
@@ -253,6 +266,11 @@ class ErrorCounters:
 
     values: tuple[tuple[str, float], ...] = ()
     _counters: dict[str, tuple[str, CounterIncrease]] = field(default_factory=dict)
+
+    @property
+    def counters(self) -> list[CounterIncrease]:
+        """One for each kind that was ever there."""
+        return [counter for _, counter in self._counters.values()]
 
     def update(self, reading: Reading, now: GpuSeconds) -> None:
         """Take the next measurement at seconds of the GPU's clock."""

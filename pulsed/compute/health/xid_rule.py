@@ -74,6 +74,7 @@ class XidRule(Rule):
 
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: GpuSeconds) -> None:
         """Update the state for one GPU."""
+        inputs.update_xids()
         state.xid, state.suspects, state.detail, state.advice, severity = None, (), "", "", 0
         if inputs.xids.records:
             severity = (self._repeated if self.choose == "repeated" else self._worst)(state, inputs, now)

@@ -35,7 +35,7 @@ MAX_FILES = 4096
 MAX_BYTES = 64 * 1024
 """A larger file is not a mapping."""
 
-ABSENT_FACTOR = 5.0
+ABSENT_FACTOR = 10.0
 """Factor by which a directory that does not exist is read less often."""
 
 _Signature = tuple[int, int, int]

@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, inf, nan
 from typing import Any, NamedTuple
 
-from pulsed.compute.declaration import DerivedState
 from pulsed.durations import DAY, MINUTE
 from pulsed.json_text import json_bytes
 from pulsed.model.gpu import Device, GpuKey, key_of
-from pulsed.model.tick import GpuRow, Tick
+from pulsed.model.tick import Tick
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.saved_accounts import dump_device, load_device
 from pulsed.present.api.history import History, history_head
@@ -30,7 +29,7 @@ from pulsed.present.api.history_points import (
     merged_states,
     window_points,
 )
-from pulsed.present.api.sample_fields import NO_STATE, WORDS, getter
+from pulsed.present.api.sample_fields import NO_STATE, WORDS, Columns
 
 MINUTES = int(DAY / MINUTE)
 
@@ -39,8 +38,8 @@ MAX_CURRENT = 256
 
 _Place = tuple[str, GpuKey]
 
-Getter = Callable[[Any, Any], Any]
-"""Returns a state or a number, by a reading and a result."""
+WAITING_SAMPLES = 64
+"""Packed samples of a GPU that wait to be accumulated: one by one they would cost four times as much."""
 
 _MINUTE = struct.Struct("=I")
 
@@ -61,59 +60,62 @@ class _Number:
     def __init__(self) -> None:
         self.count, self.total, self.lowest, self.highest = 0, 0.0, inf, -inf
 
-    def add(self, value: float) -> None:
-        """Take the value of a sample."""
-        self.count += 1
-        self.total += value
-        if value < self.lowest:
-            self.lowest = value
-        if value > self.highest:
-            self.highest = value
+    def add(self, values: Sequence[float]) -> None:
+        """Take the values of some samples; NaN and infinities are left out."""
+        known = [value for value in values if -inf < value < inf]
+        if known:
+            self.count += len(known)
+            self.total += sum(known)
+            self.lowest, self.highest = min(self.lowest, *known), max(self.highest, *known)
 
-    @property
-    def parts(self) -> tuple[Value, Value, Value]:
-        """Lowest, mean and highest."""
-        return (self.lowest, self.total / self.count, self.highest) if self.count else (None, None, None)
+    def parts(self, decimals: int | None) -> Sequence[Value]:
+        """Return lowest, mean and highest, which are exact to some decimals; None: to all."""
+        if not self.count:
+            return None, None, None
+        parts = self.lowest, self.total / self.count, self.highest
+        return parts if decimals is None else [round(part, decimals) for part in parts]
 
 
 class _Minute:
-    """The current minute of one GPU.
+    """The current minute of one GPU, accumulated from packed samples.
 
     Args:
         device: the GPU.
-        words: number of states.
-        numbers: number of numbers.
+        columns: of the samples.
     """
 
-    __slots__ = ("_numbers", "_states", "device")
+    __slots__ = ("_columns", "_numbers", "_states", "_waiting", "device")
 
-    def __init__(self, device: Device, words: int, numbers: int) -> None:
-        self.device = device
-        self._states: list[Counter[str]] = [Counter() for _ in range(words)]
-        self._numbers = [_Number() for _ in range(numbers)]
+    def __init__(self, device: Device, columns: Columns) -> None:
+        self.device, self._columns, self._waiting = device, columns, bytearray()
+        self._states: list[Counter[int]] = [Counter() for _ in columns.words]
+        self._numbers = [_Number() for _ in columns.numbers]
 
-    def add(self, row: GpuRow, words: Sequence[Getter], numbers: Sequence[Getter]) -> None:
+    def add(self, sample: bytes) -> None:
         """Take a sample."""
-        reading, result = row.reading, row.result
-        for states, get in zip(self._states, words, strict=True):
-            states[get(reading, result)] += 1
-        for number, get in zip(self._numbers, numbers, strict=True):
-            value = get(reading, result)
-            if value is not None and -inf < value < inf:
-                number.add(value)
+        self._waiting += sample
+        if len(self._waiting) >= WAITING_SAMPLES * self._columns.size:
+            self._accumulate()
 
-    def values(self, words: Sequence[str]) -> list[float | str | None]:
-        """Return the state of each name that the minute has, then the parts of each number."""
+    def _accumulate(self) -> None:
+        columns = self._columns.transposed(self._waiting)
+        self._waiting.clear()
+        for states, codes in zip(self._states, columns, strict=False):  # the states come first
+            states.update(codes)
+        for number, values in zip(self._numbers, columns[len(self._states) :], strict=True):
+            number.add(values)
+
+    def values(self) -> list[float | str | None]:
+        """Return each state, then the parts of each number."""
+        if self._waiting:
+            self._accumulate()
+        columns = self._columns
         states = [
-            merged_state(_codes(counts, WORDS[name]), WORDS[name])
-            for counts, name in zip(self._states, words, strict=True)
+            merged_state({code: count for code, count in counts.items() if code != NO_STATE}, WORDS[name])
+            for counts, name in zip(self._states, columns.words, strict=True)
         ]
-        return [*states, *[value for number in self._numbers for value in number.parts]]
-
-
-def _codes(counts: Counter[str], declared: DerivedState) -> dict[int, int]:
-    """Return how often each state occurred, by its code."""
-    return {declared.states.index(state): count for state, count in counts.items() if state in declared.states}
+        numbers = zip(self._numbers, columns.numbers, strict=True)
+        return [*states, *[part for number, name in numbers for part in number.parts(columns.decimals(name))]]
 
 
 class DayMinute(NamedTuple):
@@ -149,12 +151,10 @@ class DayHistory:
     """The minutes of the last day; of many GPUs fewer, so that all together take at most `max_bytes`."""
 
     def __init__(self, fields: Sequence[str], max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._words = [name for name in fields if name in WORDS]
-        numbers = [name for name in fields if name not in WORDS]
-        self.fields = [*self._words, *numbers]
-        self._getters: tuple[list[Getter], list[Getter]] = ([*map(getter, self._words)], [*map(getter, numbers)])
-        self._struct = struct.Struct(f"=I{len(self._words)}B{3 * len(numbers)}f")
+        self._max_bytes, self._columns = max_bytes, Columns(fields)
+        self._words = self._columns.words
+        self.fields = [*self._words, *self._columns.numbers]
+        self._struct = struct.Struct(f"=I{len(self._words)}B{3 * len(self._columns.numbers)}f")
         self._gpus: dict[_Place, _GpuMinutes] = {}
         self._open: dict[str, tuple[int, dict[GpuKey, _Minute]]] = {}
 
@@ -168,23 +168,26 @@ class DayHistory:
         """How long a minute is kept."""
         return DAY if self._max_bytes else 0.0
 
-    def add(self, tick: Tick) -> DayMinute | None:
-        """Take a tick; return the minute of its target that ends before it."""
+    def add(self, tick: Tick, samples: Sequence[bytes]) -> DayMinute | None:
+        """Take a tick; return the minute of its target that ends before it.
+
+        Args:
+            samples: of its rows, packed as by `Columns` with the same fields.
+        """
         if not self._max_bytes:
             return None
         number, ended = floor(tick.time / MINUTE), None
         if (current := self._open.get(tick.target)) is None or current[0] != number:
             if current is not None:
-                gpus = [(minute.device, minute.values(self._words)) for minute in current[1].values()]
+                gpus = [(minute.device, minute.values()) for minute in current[1].values()]
                 ended = DayMinute(current[0], tick.target, self.fields, gpus)
                 self.keep(ended)
             current = self._open[tick.target] = (number, {})
-        words, numbers = self._getters
-        for row in tick.gpus:
+        for row, sample in zip(tick.gpus, samples, strict=True):
             key = key_of(row.device, "")
             if (minute := current[1].get(key)) is None:
-                minute = current[1][key] = _Minute(row.device, len(words), len(numbers))
-            minute.add(row, words, numbers)
+                minute = current[1][key] = _Minute(row.device, self._columns)
+            minute.add(sample)
         if len(current[1]) > max(MAX_CURRENT, 2 * len(tick.gpus)):  # GPUs that are others in each page
             shown = {key_of(row.device, "") for row in tick.gpus}
             self._open[tick.target] = (number, {key: each for key, each in current[1].items() if key in shown})

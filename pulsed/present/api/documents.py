@@ -262,7 +262,7 @@ def gpu_document(match: Match, now: Monotonic, preset: str) -> Document:
             for each in current_incidents(health.checks)
         ],
         "last_xid": health.xid_last,
-        "seconds": result.health.seconds,
+        "seconds": result.health_seconds,
     }
     return GPU.render(
         {

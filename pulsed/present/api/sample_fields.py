@@ -97,18 +97,24 @@ class Columns:
     """Layout of a packed sample: states, derived numbers, then readings.
 
     Ratios have single precision, sufficient for six decimals; bytes, joules and hertz have double.
+
+    Attributes:
+        words: the names of the states.
+        numbers: the names of the numbers, which follow them.
+        size: bytes of a sample.
     """
 
     def __init__(self, fields: Sequence[str]) -> None:
         words = [name for name in fields if name in WORDS]
         derived = [name for name in fields if name in NUMBERS]
         readings = [name for name in fields if name in POSITION]
-        self._names = (*words, *derived, *readings)
-        self._column = {name: position for position, name in enumerate(self._names)}
+        self.words, self.numbers = words, (*derived, *readings)
+        names = (*words, *self.numbers)
+        self._column = {name: position for position, name in enumerate(names)}
         ratios = [name for name in derived if name.endswith("_ratio")]
         single = frozenset((*ratios, *(name for name in readings if QUANTITIES[name].group == "activity")))
         self._single = single
-        codes = "".join("B" if name in WORDS else "f" if name in single else "d" for name in self._names)
+        codes = "".join("B" if name in WORDS else "f" if name in single else "d" for name in names)
         self._struct = struct.Struct(f"={codes}")
         self._words = [
             (WORDS[name].get, {word: code for code, word in enumerate(WORDS[name].states)}) for name in words
@@ -128,7 +134,7 @@ class Columns:
         except (OverflowError, struct.error):  # beyond single precision, or an integer beyond any
             return self._struct.pack(*codes, *map(_within, numbers))
 
-    def transposed(self, rows: bytes) -> list[tuple[Any, ...]]:
+    def transposed(self, rows: bytes | bytearray) -> list[tuple[Any, ...]]:
         """Return the rows as one tuple per column."""
         return list(zip(*self._struct.iter_unpack(rows), strict=True))
 

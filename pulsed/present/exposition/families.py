@@ -233,7 +233,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Time in each health state since the first sample, kept across restarts of pulsed; time without samples counts"
         " as unknown",
         ("state",),
-        lambda sample: [((state,), seconds) for state, seconds in sample.result.health.seconds],
+        lambda sample: [((state,), seconds) for state, seconds in sample.result.health_seconds],
     ),
     _of_boards(
         PREFIX + "health_check_since_timestamp_seconds",

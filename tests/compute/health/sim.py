@@ -14,7 +14,7 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.target_gpus import Tracker
 from pulsed.model.clocks import EPOCH, Monotonic, Unix
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.health import CheckState, Health, HealthChange, XidEvent
+from pulsed.model.health import CheckState, Health, HealthChange, State, XidEvent
 from pulsed.model.host import HostFacts, PciGpu
 from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, KernelEvent, RawTick
@@ -44,6 +44,7 @@ class MissingGpu(NamedTuple):
     since: float
     last_seen: float
     health: Health
+    seconds: Mapping[State, float]
 
 
 class HealthTick(NamedTuple):
@@ -52,6 +53,7 @@ class HealthTick(NamedTuple):
     changes: tuple[HealthChange, ...] = ()
     clock_event_shares: tuple[tuple[tuple[str, float], ...], ...] = ()
     xids: tuple[XidEvent, ...] = ()
+    seconds: tuple[Mapping[State, float], ...] = ()
 
 
 class Sim:
@@ -120,6 +122,7 @@ class Sim:
                     gpu.reachability.missed_since or tick.time,
                     gpu.reachability.last_seen,
                     gpu.health,
+                    dict(gpu.shown_seconds),
                 )
                 for state in tracked.missing
                 if (gpu := self.table.health_of(state)).is_missing or state.key in self.health_evaluator._named
@@ -127,6 +130,7 @@ class Sim:
             tick.health_changes,
             tuple(gpu.inputs.clock_events.shares for gpu in boards),
             tick.xids,
+            tuple(dict(gpu.shown_seconds) for gpu in boards),
         )
         return self.last
 

@@ -29,7 +29,6 @@ def inputs(records: dict[int, XidRecord], **values: float) -> GpuInputs:
 
 def after(rule: XidRule, facts: GpuInputs, now: float) -> RuleState:
     state = RuleState()
-    facts.update_xids()
     rule.evaluate(state, facts, GpuSeconds(now))
     return state
 

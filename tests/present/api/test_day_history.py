@@ -32,9 +32,8 @@ def fed(day: DayHistory, history: History, seconds: Sequence[int]) -> list[DayMi
     generator, minutes = random.Random(7), []
     for second in seconds:
         tick = at(second, [made(second, generator)])
-        if (minute := day.add(tick)) is not None:
+        if (minute := day.add(tick, history.add(tick))) is not None:
             minutes.append(minute)
-        history.add(tick)
     return minutes
 
 
@@ -101,8 +100,7 @@ def test_minutes_outlive_a_restart_also_with_other_fields() -> None:
     generator = random.Random(1)
     for moment_now in range(1260, 1400):
         tick = at(moment_now, [made(moment_now, generator)])
-        second.add(tick)
-        after.add(tick)
+        second.add(tick, after.add(tick))
     second.continue_from(second.earlier([DayMinute.load(each) for each in saved]))
     before = shown(day, history, 60, 3600.0)
     found = shown(second, after, 60, 3600.0)
@@ -142,13 +140,11 @@ def test_many_gpus_have_fewer_minutes_and_a_gpu_that_is_gone_has_none_after_a_da
     day = DayHistory(history.fields, 20_000)
     for second in range(0, 7200, 30):
         tick = at(second, [gpu(number, power_watts=1.0) for number in range(10)])
-        day.add(tick)
-        history.add(tick)
+        day.add(tick, history.add(tick))
     assert sum(len(each.rows) for each in day._gpus.values()) <= 20_000
     for minute in (1, 2):
         tick = at(floor(7200 + 86400 + 60 * minute), [gpu(0, power_watts=1.0)])
-        day.add(tick)
-        history.add(tick)
+        day.add(tick, history.add(tick))
     assert len(day._gpus) == 1
 
 
@@ -169,20 +165,20 @@ def test_a_forgotten_gpu_has_no_minutes() -> None:
 
 
 def test_a_minute_has_all_samples_however_little_the_history_keeps() -> None:
-    day = DayHistory(FIELDS, BYTES)
+    history, day = History(1.0, fields=FIELDS), DayHistory(FIELDS, BYTES)
     for second in range(61):
-        ended = day.add(
-            at(second, [in_state("idle", "ok")._replace(reading=Reading(power_watts=5000.0 if second == 3 else 100.0))])
-        )
+        watts = 5000.0 if second == 3 else 100.0
+        tick = at(second, [in_state("idle", "ok")._replace(reading=Reading(power_watts=watts))])
+        ended = day.add(tick, history.add(tick))
     assert ended is not None
     ((_, values),) = ended.gpus
     assert values == ["idle", "ok", 100.0, pytest.approx((59 * 100.0 + 5000.0) / 60), 5000.0]
 
 
 def test_a_gpu_that_is_forgotten_is_not_in_the_current_minute() -> None:
-    day = DayHistory(FIELDS, BYTES)
-    day.add(at(0, [gpu(0), gpu(1)]))
+    history, day = History(fields=FIELDS), DayHistory(FIELDS, BYTES)
+    day.add(first := at(0, [gpu(0), gpu(1)]), history.add(first))
     day.forget(gpu(1).device)
-    ended = day.add(at(60, [gpu(0)]))
+    ended = day.add(second := at(60, [gpu(0)]), history.add(second))
     assert ended is not None
     assert [device for device, _ in ended.gpus] == [gpu(0).device]

@@ -82,6 +82,30 @@ async def test_pieces_of_lines_are_one_tick(tmp_path: Path) -> None:
         assert arrival.rejected == {}
 
 
+async def test_ticks_of_short_intervals_are_given_together_each_with_its_time(tmp_path: Path) -> None:
+    ticks = [line(0, f"{number}.000") + line(1, "9.000") for number in range(1, 12)]
+    say = f"printf '{HEADER}'; " + "; sleep 0.1; ".join(f"printf '{tick}'" for tick in ticks)
+    async with stream(tmp_path, f"{say}; sleep 60") as made:
+        found, given = [await made.next(SECONDS)], [time.monotonic()]
+        for _ in ticks[1:-1]:
+            found.append(await made.next(SECONDS))
+            given.append(time.monotonic())
+    assert [watts(arrival)[0] for arrival in found] == [float(number) for number in range(1, 11)]
+    assert given[0] - found[0].clock < 0.1, "the first one does not wait"
+    assert all(before.clock < after.clock for before, after in pairwise(found))
+    assert found[-1].clock - found[0].clock > 0.8
+    together = [after - before < 0.05 for before, after in pairwise(given)]
+    assert sum(together) >= 5
+
+
+async def test_a_tick_whose_pieces_arrive_in_two_batches_is_one(tmp_path: Path) -> None:
+    pieces = [piece for number in range(1, 40) for piece in (line(0, f"{number}.000"), line(1, f"{number}.500"))]
+    say = f"printf '{HEADER}'; " + "; sleep 0.03; ".join(f"printf '{piece}'" for piece in pieces)
+    async with stream(tmp_path, f"{say}; sleep 60") as made:
+        found = [watts(await made.next(SECONDS)) for _ in range(39)]
+    assert found == [[float(number), number + 0.5] for number in range(1, 40)]
+
+
 async def test_a_last_line_without_newline_counts_if_it_is_whole(tmp_path: Path) -> None:
     say = f"printf '{HEADER}{line(0, '1.000')}{line(1, '2.000').rstrip(chr(92) + 'n')}'"
     async with stream(tmp_path, say) as made:

@@ -162,7 +162,7 @@ def _seconds_by_state_add_up(sequence: Sequence[Step], done: Replay) -> Iterator
     for at, ticks in enumerate(done.ticks):
         for tick in ticks.values():
             for device, result in zip(tick.devices, results_of(tick), strict=True):
-                key, now = device.entity.uuid, dict[str, float](result.health.seconds)
+                key, now = device.entity.uuid, dict[str, float](result.health_seconds)
                 if not now or device.entity.kind != "gpu":
                     continue
                 for state, seconds in highest.get(key, {}).items():

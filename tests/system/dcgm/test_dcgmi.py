@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -54,6 +55,14 @@ async def test_the_list_of_gpus_counts_although_the_module_of_switches_is_missin
     topology = await discover((str(h100.dcgmi), "--host", h100.host), 8.0)
     assert topology.models == {h100.gpu(0, "name")}
     assert dict(topology.labels["GPU", "1"])["uuid"] == h100.gpu(1, "uuid")
+
+
+async def test_ten_ticks_a_second_come_together_each_with_its_time(h100: RealDcgm) -> None:
+    found = await ticks(31, h100, interval=0.1)
+    assert {len(tick.values) for tick in found} == {len(found[-1].values)}
+    gaps = [after.clock - before.clock for before, after in pairwise(found)]
+    assert min(gaps) > 0.0
+    assert sum(gaps) / len(gaps) == pytest.approx(0.1, rel=0.2)
 
 
 async def test_an_engine_that_is_not_there_is_told_from_one_that_hangs(h100: RealDcgm) -> None:
