@@ -149,9 +149,9 @@ class UnmeasuredZeros:
         if [reading[at] for at in self._positions].count(None) == len(self._positions):
             return reading
         self._parts = [positions for positions in self._parts if not any(map(reading.__getitem__, positions))]
-        absent = [at for positions in self._parts for at in positions if reading[at] is not None]
+        self._positions = tuple(chain(*self._parts))
         values = list(reading)
-        for position in absent:
+        for position in self._positions:
             values[position] = None
         return Reading._make(values)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health.check import HISTORY_SECONDS
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
-from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severity
+from pulsed.compute.health.link_faults import LINK_XIDS, LinkDown, fault_text, link_severity
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xids import RECOVERY_ADVICE
 from pulsed.compute.presence import ExpectedGpu
@@ -91,7 +91,6 @@ class HealthEvaluator:
             updated.append(gpu)
         if tick.lists_gpus:
             self._named.clear()
-        node = node._replace(is_layout_new=False)
         unlisted: list[GpuState] = []
         named: list[GpuState] = []
         for state in tracked.missing:
@@ -106,7 +105,8 @@ class HealthEvaluator:
             # A page without any GPU, or about other hosts only, is not evidence about this one.
             is_about_it = tick.lists_gpus and not self._tracker.presence.is_elsewhere(state, tick.now)
             if is_about_it or own_events or gpu.has_fallen_off_bus:
-                gpu.record_sample(state.sample(decision), state.row, NOTHING, node, own_events)
+                shared = node._replace(is_layout_new=False)
+                gpu.record_sample(state.sample(decision), state.row, NOTHING, shared, own_events)
                 updated.append(gpu)
             unlisted.append(state)
             if gpu.reachability.is_missing or state.key in self._named:
@@ -129,8 +129,10 @@ class HealthEvaluator:
         """
         changes: list[HealthChange] = []
         xids: list[XidEvent] = []
-        links_down = [(gpu.epoch, fault) for gpu in updated if (fault := gpu.link_down) is not None]
-        _compare_links(updated, is_virtual=tick.host is not None and bool(tick.host.is_virtual))
+        links_down: list[tuple[Unix, LinkDown]] = []
+        if any(gpu.is_due for gpu in updated):
+            links_down = [(gpu.epoch, fault) for gpu in updated if (fault := gpu.link_down) is not None]
+            _compare_links(updated, is_virtual=tick.host is not None and bool(tick.host.is_virtual))
         for gpu in updated:
             if gpu.xids:
                 xids += _new_xids(gpu)
@@ -179,7 +181,8 @@ def _compare_links(gpus: Sequence[GpuHealth], *, is_virtual: bool) -> None:
     for group in groups.values():
         widest = {gpu.inputs.widest_link for gpu in group}
         for gpu in group:
-            gpu.compare_links(widest, is_virtual=is_virtual)
+            if gpu.is_due:
+                gpu.compare_links(widest, is_virtual=is_virtual)
 
 
 def _events_of(events: tuple[KernelEvent, ...], state: GpuState) -> tuple[KernelEvent, ...]:

@@ -65,7 +65,7 @@ class Saturator:
         link: the device's chip-to-chip link; None if it has none.
     """
 
-    __slots__ = ("_absent", "_c2c", "_nvlink", "_peaks", "_ratios", "_tensor_clock", "_whole", "link")
+    __slots__ = ("_c2c", "_expected", "_has_nvlink", "_nvlink", "_peaks", "_ratios", "_tensor_clock", "_whole", "link")
 
     def __init__(self, model: str, whole: bool, peaks: Mapping[str, Peaks] = DEFAULT_PEAKS) -> None:
         """Look the peaks up by the product name, which may be empty. A MIG instance and a vGPU guest are not `whole`:
@@ -81,26 +81,25 @@ class Saturator:
         self._c2c = row.c2c if row.c2c is not None or self.link is None else self.link.peak
         has_nvlink = nvlink is None or nvlink.links > 0
         has = {"pcie": whole, "nvlink": whole and has_nvlink, "c2c": self.link is not None}
-        self._absent: tuple[str, ...] = tuple(link for link in LINKS if not has[link])
+        self._expected = tuple([name if has.get(name, True) else "" for name in RESOURCES])
+        self._has_nvlink = has["nvlink"]
 
     def saturation(self, reading: Reading, bounds: Bounds) -> Saturation:
         """Return the saturation of one reading of such a device, given the bounds of its inputs."""
         *pipes, dram = [
-            _share(activity, peak) for activity, peak in zip(_activities(reading), self._ratios, strict=True)
+            None if activity is None else _share(activity, peak)
+            for activity, peak in zip(_activities(reading), self._ratios, strict=True)
         ]
-        pcie = self._pcie(reading) if self._whole else None
-        nvlink = self._nvlink_share(reading) if self._whole else None
-        c2c: Value = None
-        sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
-        if has_c2c := self._whole and not (sent is None and received is None):
-            c2c = _link_share(sent, received, self._c2c)
-        elsewhere = (*pipes, dram, pcie, nvlink)
-        resources = (*elsewhere, c2c)
-        missing: tuple[str, ...] = ()
-        if None in elsewhere or (c2c is None and (has_c2c or self.link is not None)):
-            missing = self._missing(resources, has_c2c)
-        compute = _largest(pipes)
-        ratio = _largest((compute, dram, pcie, nvlink, c2c))
+        pcie = nvlink = sent = received = None
+        if self._whole:
+            pcie, nvlink = self._pcie(reading), self._nvlink_share(reading)
+            sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
+        c2c = _link_share(sent, received, self._c2c)
+        resources = (*pipes, dram, pcie, nvlink, c2c)
+        missing = [name for name, value in zip(self._expected, resources, strict=True) if value is None and name]
+        if c2c is None and self.link is None and (sent, received) != (None, None):
+            missing.append("c2c")  # it is read, though the product is not known to have it
+        compute, ratio = _largest(pipes), _largest(resources)
         upper = lower = ratio or 0.0
         if missing:
             lower, upper = self._limits(lower, bounds, missing)
@@ -111,7 +110,7 @@ class Saturator:
             limiting = RESOURCES[resources.index(ratio)]
         elif upper == 0.0:
             limiting = NONE
-        interval = Interval(lower, ratio, upper, missing)
+        interval = Interval(lower, ratio, upper, tuple(missing))
         return Saturation(interval, limiting, resources, compute, dram, self._tensor_clock)
 
     def _pcie(self, reading: Reading) -> Value:
@@ -127,7 +126,7 @@ class Saturator:
         return _link_share(transmit, receive, pcie_peak(generation, width))
 
     def _nvlink_share(self, reading: Reading) -> Value:
-        if "nvlink" in self._absent:
+        if not self._has_nvlink:
             return None
         transmit = reading.nvlink_transmit_bytes_per_second
         receive = reading.nvlink_receive_bytes_per_second
@@ -141,15 +140,7 @@ class Saturator:
                 transmit = both / 2
         return _link_share(transmit, receive, self._nvlink)
 
-    def _missing(self, resources: tuple[Value, ...], has_c2c: bool) -> tuple[str, ...]:
-        absent = self._absent
-        pairs = zip(RESOURCES, resources, strict=False)  # strict costs, and both are nine
-        missing = [name for name, value in pairs if value is None and name not in absent]
-        if has_c2c and resources[-1] is None and "c2c" in absent:  # read, though the product is not known to have it
-            missing.append("c2c")
-        return tuple(missing)
-
-    def _limits(self, measured: float, bounds: Bounds, missing: tuple[str, ...]) -> tuple[float, float]:
+    def _limits(self, measured: float, bounds: Bounds, missing: list[str]) -> tuple[float, float]:
         """Return the least and the largest saturation, given the bounds of the activity, missing resources included.
 
         The least activity of a missing input is above 0 on MIG boards.
@@ -175,10 +166,8 @@ _LINKS: Final = frozenset(LINKS)
 _PIPES: Final = frozenset(RESOURCES) - _LINKS - {"dram"}
 
 
-def _share(activity: Value, peak: float) -> Value:
+def _share(activity: float, peak: float) -> Value:
     """Divide, and clamp to 0..1; NaN counts as missing."""
-    if activity is None:
-        return None
     share = activity / peak
     if share >= 1.0:
         return 1.0

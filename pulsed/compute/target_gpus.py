@@ -9,7 +9,6 @@ any stage.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -91,7 +90,7 @@ class Tracker:
                 if state.target is self:
                     state.status = "present"
         states, continued = [], []
-        duplicates: Counter[str] = Counter()
+        duplicates: dict[str, int] = {}
         for state, row in zip(self._found, tick.gpus, strict=True):
             if state.target is self:
                 is_known = are_devices_new and state.last_sample.tick != before.tick
@@ -100,7 +99,8 @@ class Tracker:
                 self._continue(state, row.device, interval, decision.covered)
                 continued.append(state)
             else:
-                duplicates[state.target.name if state.target is not None else ""] += 1
+                name = state.target.name if state.target is not None else ""
+                duplicates[name] = duplicates.get(name, 0) + 1
                 if row.owners is not None:
                     state.lent = LentOwners(row.owners, Monotonic(now + LATE_INTERVALS * interval + ROUNDING))
                 continue
@@ -110,7 +110,7 @@ class Tracker:
             states.append(state)
             self._advance(state, row.reading, interval, is_new=is_new)
             state.is_page_old |= state in continued
-        tick.duplicates, tick.alternating_hosts = dict(duplicates), self.presence.hosts.alternating
+        tick.duplicates, tick.alternating_hosts = duplicates, self.presence.hosts.alternating
         tick.gpus = [state.row for state in states]
         for state in (*self.presence.missing, *self.presence.parts):
             self._advance(state, NOTHING, interval, is_new=is_new)

@@ -144,7 +144,7 @@ class GpuInputs:
             virtual machine, whether this GPU never had.
         is_virtual: whether the node is known to be a virtual machine.
         severities: by check, its severity at this evaluation, of those that are evaluated before `dcgm_health`.
-        values: the newest reading followed by `FACTS`, by `INPUT_POSITION`.
+        values: the newest reading that is evaluated, followed by `FACTS`, by `INPUT_POSITION`.
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.

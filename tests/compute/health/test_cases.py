@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pulsed.compute.health.checks import CHECKS
+from pulsed.compute.health.settings import HealthSettings
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import SEVERITY, CheckState
 from pulsed.model.tick import Extras
@@ -453,6 +454,13 @@ def test_lanes_that_a_gpu_of_a_virtual_machine_never_had_are_info_whatever_the_o
     assert "report it to the provider" in slow.remedy
     sim.is_virtual = False
     assert states(8.0)[0].state == "warn", "no virtual machine: its neighbour has more lanes"
+
+
+def test_lanes_are_compared_while_their_check_is_disabled() -> None:
+    sim = Sim(HealthSettings(disabled=("pcie_link",)))
+    for width in (16.0, 8.0, 16.0):
+        health = sim.health(**link(pcie_link_width=width))
+    assert "pcie_link" not in [check.id for check in health.checks]
 
 
 def test_lanes_that_are_lost_before_a_restart_of_pulsed_are_no_design() -> None:
