@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pulsed.compute.health.check import HISTORY_SECONDS, MAX_REMEMBERED, GpuCheck
 from pulsed.compute.health.gpu import GpuHealth
+from pulsed.compute.health.inputs import NvlinkStates
 from pulsed.compute.health.reachability import ABSENT_SAMPLES, ResetSign, Restarts
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Increase
@@ -23,7 +24,7 @@ from pulsed.model.clocks import GpuSeconds, Unix
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, State
 from pulsed.model.raw_tick import Epoch
-from pulsed.model.vocabulary import NOTHING, POSITION
+from pulsed.model.vocabulary import NOTHING, POSITION, Value
 
 if TYPE_CHECKING:
     from pydantic import ConfigDict, TypeAdapter
@@ -50,6 +51,7 @@ class SavedGpuState:
         entity, model, pci_bus_id, fabric, serial, vbios_version: to name the GPU if it does not return.
         increases: by rule and counter, with its last value: growth during a restart is also an event.
         held: by rule, the severity that is raised, and until when at least.
+        results: by rule that compares its inputs with earlier ones, what it remembers of each.
         states: by check that is raised: state, since, last event.
         energy: whether its energy counter falls.
         driver, engine, exporter: parts of the epoch, as is `boot_id`.
@@ -57,6 +59,8 @@ class SavedGpuState:
         history: by check, when it was raised.
         xid_totals: by code, the exporter's total; None without any.
         widest_link: most PCIe lanes since the first sample.
+        nvlinks: which have been up.
+        confirmed_xids: scopes of the XIDs that other inputs confirmed when they were last there; empty for all.
         state: of the GPU as a whole.
         seconds: by state, how long the GPU was in it.
         gauge: the newest value of the last XID; None if it was never there.
@@ -93,6 +97,9 @@ class SavedGpuState:
     history: dict[str, tuple[GpuSeconds, ...]] = field(default_factory=dict)
     fabric: str = ""
     widest_link: float = 0.0
+    results: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    nvlinks: NvlinkStates = field(default_factory=NvlinkStates)
+    confirmed_xids: frozenset[str] = frozenset()
     state: State = "unknown"
     seconds: dict[State, float] = field(default_factory=dict)
     has_no_xid: bool = False
@@ -162,6 +169,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
             if check.state.severity > 0  # others start again
         },
         evidence={check.state.id: check.state.evidence for check in gpu.checks if check.state.severity > 0},
+        results={name: state.results for name, (_, state) in rules.items() if state.results},
         other_xids=xids.others,
         driver=epoch.driver,
         engine=epoch.engine,
@@ -176,6 +184,8 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         fabric=gpu.device.fabric,
         xid_totals=xids.totals if xids.totals is not None and len(xids.totals) <= MAX_TOTALS else None,
         widest_link=gpu.inputs.widest_link,
+        nvlinks=gpu.inputs.nvlinks,
+        confirmed_xids=gpu.inputs.confirmed_xids,
         state=gpu.seconds.state,
         seconds=gpu.seconds.saved(),
     )
@@ -203,13 +213,13 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: Unix) -> None:
         saved.driver_version or gpu.restarts.driver_version,
         saved.energy,
     )
-    gpu.last_reset, xids = saved.last_reset, gpu.inputs.xids
+    gpu.last_reset, inputs, xids = saved.last_reset, gpu.inputs, gpu.inputs.xids
     xids.restore(saved.xids, saved.other_xids, saved.last_xid)
     xids.shown, xids.has_none, xids.totals = saved.gauge, saved.has_no_xid, saved.xid_totals
     if saved.answered:
         gpu.restarts.absent, xids.is_blank = ABSENT_SAMPLES, True
         gpu.answer = NOTHING._replace(**{name: 0.0 for name in saved.answered if name in POSITION})
-    gpu.inputs.widest_link = saved.widest_link
+    inputs.widest_link, inputs.nvlinks, inputs.confirmed_xids = saved.widest_link, saved.nvlinks, saved.confirmed_xids
     xids.begun = GpuSeconds(nextafter(saved.now, inf))
     restore_checks(gpu.checks, saved, gpu.now)
 
@@ -223,6 +233,8 @@ def restore_checks(checks: Sequence[GpuCheck], saved: SavedGpuState, now: GpuSec
                 for counter, increase in saved_increase.items()
                 if counter in rule.inputs
             }
+        results = saved.results.get(name, ())
+        state.results = results if len(results) == len(rule.inputs) else ()
         held = saved.held.get(name)
         if held is not None and held[1] > now:
             state.severity, state.until = held[0], min(held[1], GpuSeconds(now + rule.hold))

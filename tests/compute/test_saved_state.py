@@ -76,6 +76,31 @@ def test_a_raised_state_keeps_its_evidence_while_its_inputs_are_blank_after_a_re
     assert (found.state, found.evidence, found.covered) == ("warn", raised.evidence, False)
 
 
+def test_links_that_have_been_up_are_down_after_a_restart() -> None:
+    sim = Sim(interval=60.0)
+    up, down = (Extras(nvlink_states=tuple((link, state) for link in range(18))) for state in (1.0, 0.0))
+    assert sim.check("nvlink_down", up, temperature_celsius=40.0).state == "ok"
+    sim.restart()
+    assert [sim.check("nvlink_down", down, temperature_celsius=40.0).state for _ in range(2)] == ["ok", "crit"]
+
+
+def test_what_results_were_before_is_known_after_a_restart() -> None:
+    sim = Sim(interval=60.0)
+    sim.health(imex_daemon_status=5.0, diag_memory_result=0.0)
+    sim.restart()
+    sim.health(imex_daemon_status=0.0, diag_memory_result=3.0)
+    health = sim.health(imex_daemon_status=0.0, diag_memory_result=3.0)
+    assert [health.check(id_).state for id_ in ("imex", "dcgm_diag")] == ["warn", "warn"]
+    assert health.check("dcgm_diag").last_event == sim.time - sim.interval
+
+
+def test_an_xid_that_was_confirmed_stays_so_while_its_inputs_are_blank_after_a_restart() -> None:
+    sim = Sim()
+    assert sim.check("xid_critical", xid_last_code=48.0, ecc_dbe_volatile_total=1.0).state == "crit"
+    sim.restart()
+    assert sim.check("xid_critical", temperature_celsius=40.0).state == "crit"
+
+
 def test_a_lost_gpu_is_lost_at_the_first_poll_after_a_restart() -> None:
     alive = {"temperature_celsius": 40.0, "power_watts": 100.0}
     sim = Sim(devices=[GPU, OTHER])

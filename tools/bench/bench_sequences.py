@@ -14,6 +14,7 @@ from functools import partial
 
 from tests.support.sequences.laws import STEPS, broken_laws
 from tests.support.sequences.omissions import changed_by_omissions
+from tests.support.sequences.restarts import changed_by_restarts
 from tools.bench.figure import Bar, Figure
 
 SEQUENCES = 100_000
@@ -39,4 +40,5 @@ def run() -> Iterator[Figure]:
 def _check(first: int, end: int) -> list[str]:
     """Return the broken laws of a batch of seeds."""
     seeds = range(first, min(first + BATCH, end))
-    return [complaint for seed in seeds for complaint in (*broken_laws(seed), *changed_by_omissions(seed))]
+    laws = broken_laws, changed_by_omissions, changed_by_restarts
+    return [complaint for seed in seeds for law in laws for complaint in law(seed)]

@@ -215,7 +215,7 @@ class Restarts:
         return self.absent >= ABSENT_SAMPLES and (gauge is None or not self.epoch.engine)
 
     def has_other_fields(self, reading: Reading, before: Reading | None) -> bool:
-        """Return whether XIDs come, after samples without a last XID, together with other fields that were not there.
+        """Return whether XIDs come, after samples without a last XID, together with other fields that were absent too.
 
         Then the source has another list of fields, and the codes may be old.
 

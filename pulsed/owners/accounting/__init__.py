@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from pulsed.compute.gpu_table import LATE_INTERVALS
 from pulsed.model.clocks import EPOCH, START, Monotonic, Unix
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
@@ -81,6 +82,12 @@ class _TargetView:
     leaked: frozenset[GpuKey] = frozenset()
     shown: list[tuple[Device, Owners | None, bool]] = field(default_factory=list)
     _held_since: dict[GpuKey, Monotonic] = field(default_factory=dict)
+
+    def drop(self, key: GpuKey) -> None:
+        """Remove a GPU that another target has, or whose board another target shows divided otherwise."""
+        gpu = self.gpus.pop(key)
+        self.owned = [one for one in self.owned if one is not gpu]
+        self.held = [one for one in self.held if one is not gpu]
 
     def find_leaks(self, tick: Tick) -> bool:
         """Find the GPUs whose memory has leaked; return whether they are others than before."""
@@ -296,10 +303,37 @@ class OwnerAccounting:
                     gpu.known_at = tick.now
                 if gpu.owners:
                     held[key] = gpu
-        view.gpus, view.is_current = gpus | held, True
+        view.gpus, view.is_current = gpus | held, not self._end_reshaped(tick)
         view.owned, view.held = [gpu for gpu in gpus.values() if gpu.owners], list(held.values())
         if len(self._gpus) > MAX_ABSENT_GPUS + sum(len(each.gpus) for each in self._views.values()):
             self._forget_gpus()
+
+    def _end_reshaped(self, tick: Tick) -> bool:
+        """End the owners of instances, or of boards, that a late target has shown last, where this tick shows the same
+        board whole, or divided; return whether a target that is not late shows it otherwise.
+        """
+        is_disputed = False
+        listed = [row for row in tick.gpus if row.is_listed]
+        divided = {row.device.entity.board for row in listed if row.device.entity.kind == "mig"}
+        whole = {
+            row.device.entity.board
+            for row in listed
+            if row.device.entity.kind == "gpu" and not row.is_split and (row.owners or row.reading.mig_mode == 0.0)
+        }
+        for view in self._views.values():
+            if view.tick.target == tick.target:
+                continue
+            is_late = tick.now - view.tick.now > LATE_INTERVALS * view.tick.interval
+            for key, gpu in list(view.gpus.items()):
+                entity = gpu.device.entity
+                if gpu.owners and entity.board in {"mig": whole, "gpu": divided}.get(entity.kind, ()):
+                    if not is_late:
+                        is_disputed = True
+                        continue
+                    self._release(gpu, view, gpu.owners)
+                    view.drop(key)
+                    gpu.known_at, view.is_current = tick.now, False
+        return is_disputed
 
     def _keeps_owners(self, key: GpuKey, row: GpuRow, tick: Tick) -> bool:
         """Return whether a GPU with unknown owners still belongs to its owners: labels come and go."""
@@ -321,9 +355,7 @@ class OwnerAccounting:
             if other is not None and other.gpus.get(key) is gpu:  # it is late
                 if (last := self._last(gpu)) is not None:
                     gpu.close(*last)
-                del other.gpus[key]
-                other.owned = [one for one in other.owned if one is not gpu]
-                other.held = [one for one in other.held if one is not gpu]
+                other.drop(key)
             gpu.target = tick.target
         return gpu
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.clocks import Monotonic, Unix
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import Device, Entity
@@ -31,7 +32,7 @@ from pulsed.present.api.account_documents import account_document
 from pulsed.present.api.usage_documents import usage
 from tests.compute.streams import BUSY, DAY, GPU, IDLE
 from tests.compute.streams import OTHER as OTHER_GPU
-from tests.owners.accounting.streams import A, B, C, Node, job, seconds
+from tests.owners.accounting.streams import SETTINGS, A, B, C, Node, job, seconds
 from tests.support.examples import examples
 from tests.support.ticks import missing_in, passing_in
 
@@ -437,6 +438,25 @@ def test_an_instance_is_not_held_while_its_job_has_the_whole_board() -> None:
         node.sees(((A,), WORKS), ((A,), WORKS), devices=(GPU, instance))
     account = node.running(A)
     assert (account.elapsed, account.gpus["", "GPU-0", "1"].held_seconds(account.now)) == (25 * 60.0, 4 * 60.0)
+
+
+@pytest.mark.parametrize("was_divided", [True, False])
+def test_a_board_that_was_divided_otherwise_while_its_exporter_is_silent(was_divided: bool) -> None:
+    """Another exporter shows it; the silent one returns, and shows it as it was."""
+    instance = Device(Entity("mig", "0", "GPU-0", "1", "1g.10gb"))
+    table = GpuTable(SETTINGS)
+    first = Node(table=table)
+    second = Node(accounting=first.accounting, table=table, target="again")
+    before, after = [(instance,), (GPU,)] if was_divided else [(GPU,), (instance,)]
+    for clock in range(40):
+        if clock < 10 or clock >= 30:
+            first.sees(((A,), WORKS), devices=before, after=clock + 1.0 - first.clock)
+        if 5 <= clock < 30:
+            second.sees(((A,), WORKS), devices=before if clock < 10 else after, after=clock + 1.0 - second.clock)
+    account = first.running(A)
+    held = {key: each.held_seconds(account.now) for key, each in account.gpus.items()}
+    assert held == {before[0].entity.key: 9.0 + 9.0, after[0].entity.key: 19.0}
+    assert (first.ended, account.elapsed) == ([], 39.0)
 
 
 def test_a_gpu_that_was_free_without_labels_was_not_held_in_between() -> None:
