@@ -93,7 +93,7 @@ def run(folder: Path, files: Sequence[Path]) -> Outcome:
     except EOFError:
         code, seconds = None, {}
     process.join()
-    if code not in (0, 1, 2):  # passed, failed, a module cannot be imported
+    if code not in (0, 1, 2, 3):  # passed, failed, a module cannot be imported, a failure cannot be shown
         raise RuntimeError(f"pytest ended with {code}: {(folder / 'pytest.log').read_text()}")
     return Outcome(code == 0, seconds)
 
