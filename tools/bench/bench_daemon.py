@@ -30,7 +30,7 @@ AS_PROMETHEUS = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept
 KEMPNERPULSE = "kempnerpulse==0.5.0"
 
 AT_1_HZ = Bar("value", 0.5)
-AT_10_HZ = Bar("ratio", 1 / 2.5)
+AT_10_HZ = Bar("ratio", 1 / 2.2)
 
 
 def run() -> Iterator[Figure]:
