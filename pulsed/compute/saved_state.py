@@ -65,7 +65,8 @@ class SavedGpuState:
         seconds: by state, how long the GPU was in it.
         gauge: the newest value of the last XID; None if it was never there.
         has_no_xid: whether the source is proven to have none, after that value.
-        answered: quantities of the last answer, if it and the one before lack the last XID.
+        absent: answers in a row without a last XID, as far as they count.
+        answered: quantities of the last answer, if it lacks the last XID.
         missed_since: when it was missed first, in Unix seconds; None while it is not missing.
         evidence: by check that is raised.
     """
@@ -103,6 +104,7 @@ class SavedGpuState:
     state: State = "unknown"
     seconds: dict[State, float] = field(default_factory=dict)
     has_no_xid: bool = False
+    absent: int = 0
     answered: tuple[str, ...] = ()
     missed_since: Unix | None = None
     evidence: dict[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
@@ -150,7 +152,8 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         last_reset=gpu.last_reset,
         gauge=xids.shown,
         has_no_xid=xids.has_none,
-        answered=_answered(gpu) if gpu.restarts.absent >= ABSENT_SAMPLES else (),
+        absent=min(gpu.restarts.absent, ABSENT_SAMPLES),
+        answered=_answered(gpu) if gpu.restarts.absent else (),
         last_xid=xids.last,
         xids=xids.records,
         increases={
@@ -216,8 +219,8 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: Unix) -> None:
     gpu.last_reset, inputs, xids = saved.last_reset, gpu.inputs, gpu.inputs.xids
     xids.restore(saved.xids, saved.other_xids, saved.last_xid)
     xids.shown, xids.has_none, xids.totals = saved.gauge, saved.has_no_xid, saved.xid_totals
-    if saved.answered:
-        gpu.restarts.absent, xids.is_blank = ABSENT_SAMPLES, True
+    if saved.absent:
+        gpu.restarts.absent, xids.is_blank = saved.absent, True
         gpu.answer = NOTHING._replace(**{name: 0.0 for name in saved.answered if name in POSITION})
     inputs.widest_link, inputs.nvlinks, inputs.confirmed_xids = saved.widest_link, saved.nvlinks, saved.confirmed_xids
     xids.begun = GpuSeconds(nextafter(saved.now, inf))

@@ -13,6 +13,7 @@ FOUND = (
     53,  # an XID that came back with a page that had been blank was counted again after a restart
     147,  # the same XID after a GPU with none in its place
     1154,
+    290018274,  # one of two samples that prove that there is no XID was before the restart
 )
 """Seeds whose restarts changed a verdict once."""
 
