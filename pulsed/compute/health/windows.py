@@ -71,8 +71,6 @@ class ClockEvents:
 
     shares: Shares = ()
     _parts: list[Part] = field(default_factory=list)
-    _masks: dict[int, GpuSeconds] = field(default_factory=dict)
-    """When the last part with each mask ended."""
     _seconds_by_mask: dict[int, float] = field(default_factory=dict)
     _begun: GpuSeconds | None = None
     _seconds: float = 0.0
@@ -98,10 +96,8 @@ class ClockEvents:
             return False
         if self._samples:
             self._parts.append(Part(now, self._seconds, self._samples, self._seconds_by_mask))
-            self._masks |= dict.fromkeys(self._seconds_by_mask, now)
         while self._parts and now - self._parts[0].ended > MAX_WINDOW:
             del self._parts[0]
-        self._masks = {mask: ended for mask, ended in self._masks.items() if now - ended <= MAX_WINDOW}
         self._begun, self._seconds_by_mask, self._seconds, self._samples = now, {}, 0.0, 0
         parts = self._parts_of(SHARES_WINDOW, 0)
         observed, reduced = sum([part.seconds for part in parts]), _seconds_by_mask(parts)
@@ -119,11 +115,8 @@ class ClockEvents:
         than three samples in all."""
         parts = self._parts_of(window, MIN_SAMPLES)
         observed = sum([part.seconds for part in parts])
-        if not observed or sum([part.samples for part in parts]) < MIN_SAMPLES:
-            return None
-        if not any(mask & bits for mask in self._masks):
-            return 0.0
-        return _seconds(_seconds_by_mask(parts), bits) / max(observed, window)
+        is_known = observed and sum([part.samples for part in parts]) >= MIN_SAMPLES
+        return _seconds(_seconds_by_mask(parts), bits) / max(observed, window) if is_known else None
 
     def _parts_of(self, window: float, min_samples: int) -> list[Part]:
         """Return the parts of a window, and older ones if it has fewer samples than the minimum."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from operator import itemgetter
 
@@ -116,23 +115,23 @@ class LeftAlignedTable:
         self._blank_cells = blank_cells
         self._width = width
         self._texts = text_flags(names)
-        self._has_text = any(self._texts)
         self._first = starts[0]
-        # One call for a whole line. The last start twice, so that it is always more than one.
-        self._gaps: Callable[[str], tuple[str, ...]] = itemgetter(*(start - 1 for start in starts), starts[-1] - 1)
-        self._heads: Callable[[str], tuple[str, ...]] = itemgetter(*starts, starts[-1])
+        bounds: list[int | None] = [0, *starts, None]
+        # itemgetter slices a whole line in one call. With the entity cell it has at least two slices.
+        self._slice: Callable[[str], tuple[str, ...]] = itemgetter(*(slice(a, b) for a, b in pairwise(bounds)))
+        self._gaps: Callable[[str], Sequence[str]] = itemgetter(*(start - 1 for start in starts))
         self._no_gaps = self._gaps(" " * starts[-1])
         self._entities: dict[str, DmonEntity] = {}
 
     def read(self, line: str, terminated: bool = True) -> DmonRow | BadRow | None:
         """Read a line as a row. See `SplitTable.read`."""
-        entity = self._entities.get(line[: self._first]) if terminated else None
-        if entity is not None and len(line) > self._starts[-1] and self._gaps(line) == self._no_gaps:
-            tokens = line[self._first :].split()
-            # One begins in every column, and there are no more: each is a whole cell.
-            if len(tokens) == len(self.names) and " " not in self._heads(line) and not self._has_text:
-                with suppress(BadCell):
-                    return DmonRow(entity, [*map(read_number, tokens)])
+        if terminated:
+            cells = self._slice(line)
+            entity = self._entities.get(cells[0])
+            if entity is not None and len(line) > self._starts[-1] and self._gaps(line) == self._no_gaps:
+                row = self._row(entity, cells[1:])
+                if row is not None:
+                    return row
         return self._read_slowly(line, terminated)
 
     def _read_slowly(self, line: str, terminated: bool) -> DmonRow | BadRow | None:
