@@ -17,7 +17,7 @@ from pulsed.model.host import HostFacts
 from pulsed.model.tick import Tick
 
 MIN_STALE_SECONDS = 2.0
-"""Shortest default: `dcgmi` delivers ticks of short intervals in batches, and a fast replay processes its ticks in turn."""
+"""Shortest default: `dcgmi` delivers ticks of short intervals in batches, and ticks of a fast replay queue up."""
 
 
 def stale_seconds(intervals: float, interval: float) -> float:
